@@ -7,7 +7,8 @@ t is the token that leads from state t to state t + 1. The rows of a group are a
 import numpy as np
 import torch
 
-from tempo_trl.credit.prefix_tree import PrefixTree, check_lengths, check_rewards, prefix_tree
+from tempo_trl.credit.checks import check_choice, check_lengths, check_number, check_rewards
+from tempo_trl.credit.prefix_tree import PrefixTree, prefix_tree
 
 SCALES = ("group", "batch", "none")
 EPSILON = 1e-4  # added to every standard deviation, as TRL does
@@ -118,8 +119,7 @@ def tempo_advantages(
     Raises:
         ValueError: as [`prefix_values`]; also for an unknown scale and a negative or non-finite coefficient.
     """
-    if not 0.0 <= td_coef < float("inf"):
-        raise ValueError(f"`td_coef` must be a finite number of at least 0, got {td_coef!r}. 0 is GRPO.")
+    check_number("td_coef", td_coef)
     tree = prefix_tree(completion_ids, completion_lengths, num_generations, prompts)
     check_rewards(rewards, len(completion_ids))
     outcome = outcome_advantages(rewards, num_generations, scale_rewards)
@@ -149,7 +149,7 @@ def outcome_scale(
 
     `all_rewards` are the rewards of the rows of all ranks, for `"batch"`; by default those of `rewards`.
     """
-    check_scale(scale_rewards)
+    check_choice("scale_rewards", scale_rewards, SCALES)
     if scale_rewards == "none":
         return torch.ones_like(rewards)
     if scale_rewards == "group":
@@ -157,12 +157,6 @@ def outcome_scale(
     else:
         together = (rewards if all_rewards is None else all_rewards)[None]
     return (nanstd(together) + EPSILON).expand(-1, len(rewards) // len(together)).reshape(-1)
-
-
-def check_scale(scale_rewards: str) -> None:
-    """Raise ValueError unless `scale_rewards` is one of TRL's."""
-    if scale_rewards not in SCALES:
-        raise ValueError(f"`scale_rewards` must be one of {SCALES}, got {scale_rewards!r}.")
 
 
 def outcome_and_td_errors(

@@ -10,6 +10,8 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
+from tempo_trl.credit.checks import check_ids, check_lengths
+
 # Columns compared in the first round of sorting. Most completions differ by then. The others are compared WIDENING
 # times as far in the next round, so a row is read about as far as it shares tokens with another.
 FIRST_WINDOW = 64
@@ -193,41 +195,6 @@ def _intervals(lcp: np.ndarray) -> tuple[np.ndarray, ...]:
         if shared >= 0:
             open_nodes[-1][2].append(place)
     return *np.array(nodes, dtype=np.int64).reshape(-1, 4).T, np.array(parting)
-
-
-def check_ids(completion_ids: torch.Tensor, num_generations: int) -> None:
-    """Raise ValueError unless `completion_ids` are token ids of whole groups, `(B, T)`."""
-    if completion_ids.ndim != 2:
-        raise ValueError(f"`completion_ids` must be (B, T), got shape {tuple(completion_ids.shape)}.")
-    if completion_ids.is_floating_point() or completion_ids.is_complex() or completion_ids.dtype == torch.bool:
-        raise ValueError(f"`completion_ids` must be integer token ids, got dtype {completion_ids.dtype}.")
-    if num_generations < 1 or len(completion_ids) % num_generations:
-        raise ValueError(
-            f"`completion_ids` must have whole groups of `num_generations` adjacent rows: {len(completion_ids)} rows "
-            f"is not a multiple of num_generations = {num_generations}."
-        )
-
-
-def check_lengths(completion_lengths: torch.Tensor, rows: int, width: int, name: str = "completion_lengths") -> None:
-    """Raise ValueError unless an argument `name` has `rows` lengths of at most `width` tokens."""
-    if completion_lengths.shape != (rows,) or completion_lengths.is_floating_point():
-        raise ValueError(
-            f"`{name}` must be ({rows},) integers, one per row, got shape "
-            f"{tuple(completion_lengths.shape)} and dtype {completion_lengths.dtype}."
-        )
-    if rows and not (completion_lengths.min() >= 0 and completion_lengths.max() <= width):
-        raise ValueError(
-            f"`{name}` must be between 0 and T = {width}, got {completion_lengths.min().item()} to "
-            f"{completion_lengths.max().item()}."
-        )
-
-
-def check_rewards(rewards: torch.Tensor, rows: int) -> None:
-    """Raise ValueError unless there is a reward for each of `rows` completions, finite or NaN."""
-    if rewards.shape != (rows,):
-        raise ValueError(f"`rewards` must be ({rows},), one per completion, got shape {tuple(rewards.shape)}.")
-    if rewards.isinf().any():
-        raise ValueError("`rewards` must be finite, or NaN for completions without a score, got infinity.")
 
 
 def tree_sums(tree: PrefixTree, groups: slice) -> dict[str, tuple[float, float]]:

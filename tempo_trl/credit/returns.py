@@ -4,7 +4,8 @@ from typing import NamedTuple
 
 import torch
 
-from tempo_trl.credit.advantages import EPSILON, check_scale, nanstd
+from tempo_trl.credit.advantages import EPSILON, SCALES, nanstd
+from tempo_trl.credit.checks import check_choice
 from tempo_trl.credit.turns import turn_returns
 
 
@@ -85,7 +86,7 @@ def return_scale(
     Raises:
         ValueError: for an unknown scale.
     """
-    check_scale(scale_rewards)
+    check_choice("scale_rewards", scale_rewards, SCALES)
     rows = len(rewards.reward)
     if scale_rewards == "none":
         return torch.ones(rows, dtype=torch.float64)

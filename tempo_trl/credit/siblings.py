@@ -8,6 +8,7 @@ token, -1 after a row's end. Segments are numbered over all trees of a batch.
 import torch
 
 from tempo_trl.credit.advantages import EPSILON, are_equal
+from tempo_trl.credit.checks import check_choice
 
 AVERAGES = ("children", "leaves")
 SIBLING_SCALES = ("none", "std", "bernoulli")
@@ -81,8 +82,7 @@ def segment_values(
     Returns:
         `torch.Tensor` of shape `(N + P,)`, float64, the P prompts last; NaN where no completion below is scorable.
     """
-    if average not in AVERAGES:
-        raise ValueError(f"`average` must be one of {AVERAGES}, got {average!r}.")
+    check_choice("average", average, AVERAGES)
     segments = len(parent)
     total = torch.zeros(max(segments, int(parent.max()) + 1 if segments else 0), dtype=torch.float64)
     count = torch.zeros_like(total)
@@ -128,8 +128,7 @@ def _levels_bottom_up(parent: torch.Tensor) -> list[torch.Tensor]:
 
 def _relative_to_siblings(parent: torch.Tensor, values: torch.Tensor, scale: str) -> torch.Tensor:
     """Advantage of each segment among the children of its parent: `(N,)`, 0 where nothing differs or is unscorable."""
-    if scale not in SIBLING_SCALES:
-        raise ValueError(f"`scale` must be one of {SIBLING_SCALES}, got {scale!r}.")
+    check_choice("scale", scale, SIBLING_SCALES)
     own = values[: len(parent)]
     scorable = ~own.isnan()
     own, above = own[scorable], parent[scorable]

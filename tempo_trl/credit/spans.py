@@ -9,8 +9,8 @@ from typing import NamedTuple
 
 import torch
 
-from tempo_trl.credit.advantages import EPSILON, check_scale, nanstd, outcome_advantages
-from tempo_trl.credit.prefix_tree import check_lengths
+from tempo_trl.credit.advantages import EPSILON, SCALES, nanstd, outcome_advantages
+from tempo_trl.credit.checks import check_choice, check_lengths, check_number
 
 TRACE_LAMBDA = 0.9  # the default of the trainer and of `tempo-trl credit`; that of [`span_advantages`] is 0
 
@@ -156,7 +156,7 @@ def criterion_advantages(
     Arguments and errors are those of [`span_advantages`].
     """
     rewards = _checked_rewards(rewards, num_generations)
-    check_scale(scale_rewards)
+    check_choice("scale_rewards", scale_rewards, SCALES)
     if not rewards.numel():
         return rewards
     by_group = "none" if scale_rewards == "batch" else scale_rewards
@@ -185,8 +185,7 @@ def placed_credit(
     Yields:
         Rows and criteria, `(n,)` each, no row twice, and the credit of their tokens, `(n, width)`, float64.
     """
-    if not 0.0 <= trace_lambda <= 1.0:
-        raise ValueError(f"`trace_lambda` must be between 0 and 1, got {trace_lambda!r}.")
+    check_number("trace_lambda", trace_lambda, 1)
     check_lengths(lengths, len(starts), width, "lengths")
     starts, ends, lengths = _checked_places(starts, ends, lengths)
     inside = torch.arange(width) < lengths[:, None]

@@ -7,6 +7,8 @@ time are the tokens of a mask, those that the policy sampled: a tool's answer ta
 import torch
 from torch.nn.functional import pad
 
+from tempo_trl.credit.checks import check_choice, check_number
+
 STYLES = ("recent", "both")
 LARGEST_LOG_RATIO = 80.0  # exp(88.8) is infinite in float32, and the gradient of a clipped infinite ratio is NaN
 
@@ -38,10 +40,8 @@ def eligibility_trace(x: torch.Tensor, decay: float, style: str = "recent") -> t
         raise ValueError(
             f"`x` must be (B, T) and have a floating-point dtype, got shape {tuple(x.shape)} and dtype {x.dtype}."
         )
-    if not 0.0 <= decay <= 1.0:
-        raise ValueError(f"`decay` (gamma times lambda) must be between 0 and 1, got {decay!r}.")
-    if style not in STYLES:
-        raise ValueError(f"`style` must be one of {STYLES}, got {style!r}.")
+    check_number("decay", decay, 1)
+    check_choice("style", style, STYLES)
     return _recent(x, decay) if style == "recent" else _both(x, decay)
 
 

@@ -5,6 +5,8 @@ Indices: column n of an `(R, N)` tensor is turn n, and the return from it on.
 
 import torch
 
+from tempo_trl.credit.checks import check_number
+
 
 def turn_starts(turns: torch.Tensor) -> torch.Tensor:
     """
@@ -66,8 +68,7 @@ def turn_returns(
         raise ValueError(
             f"`step_rewards` must be ({len(turns)}, {most}), one per turn, got shape {tuple(step_rewards.shape)}."
         )
-    if not 0.0 <= gamma <= 1.0:
-        raise ValueError(f"`gamma` must be between 0 and 1, got {gamma!r}.")
+    check_number("gamma", gamma, 1)
     returns = torch.full((len(turns), most + 1), torch.nan, dtype=torch.float64)
     rewards = returns.new_zeros(len(turns), most) if step_rewards is None else step_rewards.double().nan_to_num(0.0)
     for n in reversed(range(most)):

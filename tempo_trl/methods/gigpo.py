@@ -2,13 +2,17 @@
 
 from dataclasses import dataclass
 
+import numpy as np
 import torch
 
 from tempo_trl.config_help import with_help
-from tempo_trl.credit.anchors import relative_returns
+from tempo_trl.credit.advantages import outcome_advantages
+from tempo_trl.credit.anchors import relative_returns, state_labels
 from tempo_trl.credit.batch import Batch, Credit
+from tempo_trl.credit.checks import check_number
+from tempo_trl.credit.returns import return_scale
 from tempo_trl.credit.turns import spread_turns
-from tempo_trl.methods.agents import StateFields, labels_of, scale_of, whole_outcome
+from tempo_trl.trainers.agents import first_steps
 from tempo_trl.trainers.config import TokenCreditConfig
 from tempo_trl.trainers.settings import refuse_rewards_that_are_normalized_first
 from tempo_trl.trainers.token_credit import TokenCreditTrainer
@@ -51,15 +55,40 @@ def gigpo_credit(
     return Credit(outcome.float().nan_to_num(0.0)[:, None] + td, td, outcome=outcome)
 
 
+def whole_outcome(batch: Batch, scale_rewards: str) -> torch.Tensor:
+    """
+    GRPO's advantage of each completion's undiscounted return, `(R,)`: the outcome, and the rewards per turn.
+
+    Without rewards per turn it is `batch.outcome`.
+    """
+    if batch.step_rewards is None:
+        return batch.outcome
+    all_rewards = None if batch.all_rewards is None else batch.all_rewards.whole_returns()
+    whole = batch.turn_rewards.whole_returns()
+    return outcome_advantages(whole, batch.num_generations, scale_rewards, all_rewards)
+
+
 def step_returns(batch: Batch, gamma: float, scale: str) -> torch.Tensor:
-    """Discounted return from each turn on, `(R, N)`, scaled over the batch; `"group"` scales them state by state."""
-    returns = batch.turn_rewards.returns(gamma)
-    return returns / scale_of(batch, scale, gamma)[:, None] if scale == "batch" else returns
+    """
+    Discounted return from each turn on, `(R, N)`. `"batch"` divides it by
+    [`~tempo_trl.credit.returns.return_scale`]; `"group"` scales states one by one, later.
+    """
+    rewards = batch.turn_rewards
+    if scale != "batch":
+        return rewards.returns(gamma)
+    return (
+        rewards.returns(gamma) / return_scale(rewards, batch.num_generations, scale, gamma, batch.all_rewards)[:, None]
+    )
+
+
+def labels_of(batch: Batch, history: int = 0) -> np.ndarray:
+    """Labels of the states of a batch, `(history + 1, R, N)`: [`~tempo_trl.credit.anchors.state_labels`]."""
+    return state_labels(batch.observations, batch.num_generations, history, first_steps(batch.turns, batch.steps))
 
 
 @with_help
 @dataclass
-class GiGPOConfig(StateFields, TokenCreditConfig):
+class GiGPOConfig(TokenCreditConfig):
     r"""
     Configuration class for the [`GiGPOTrainer`]: every field of [`~trl.GRPOConfig`], with its meaning and default,
     those of [`TokenCreditConfig`], and these. `scale_rewards` is the paper's choice of F_norm: `"group"` divides by
@@ -76,24 +105,15 @@ class GiGPOConfig(StateFields, TokenCreditConfig):
 
     step_advantage_weight: float = 1.0
     gamma: float = 0.95
+    state_history: int = 0
 
     def check(self) -> None:
         """Validate the settings."""
         super().check()
-        self.check_states()
+        check_number("state_history", self.state_history)
         refuse_rewards_that_are_normalized_first(self, "visits of a state are compared by the weighted sum")
-        if not 0.0 <= self.step_advantage_weight < float("inf"):
-            raise ValueError(
-                "`step_advantage_weight` must be a finite number of at least 0, got "
-                f"{self.step_advantage_weight!r}. The paper uses 1; 0 is GRPO."
-            )
-        check_gamma(self.gamma)
-
-
-def check_gamma(gamma: float) -> None:
-    """Raise ValueError unless `gamma` is a discount per turn."""
-    if not 0.0 <= gamma <= 1.0:
-        raise ValueError(f"`gamma` must be between 0 and 1, got {gamma!r}. The paper uses 0.95.")
+        check_number("step_advantage_weight", self.step_advantage_weight)
+        check_number("gamma", self.gamma, 1)
 
 
 class GiGPOTrainer(TokenCreditTrainer):

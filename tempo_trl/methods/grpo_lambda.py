@@ -7,6 +7,7 @@ import torch
 
 from tempo_trl.config_help import with_help
 from tempo_trl.credit.batch import Batch
+from tempo_trl.credit.checks import check_choice, check_number, refuse
 from tempo_trl.credit.traces import STYLES, trace_weights, traced_reference
 from tempo_trl.trainers.config import TokenCreditConfig
 from tempo_trl.trainers.scored_rows import loss_mask
@@ -91,31 +92,24 @@ class GRPOLambdaConfig(TokenCreditConfig):
     def check(self) -> None:
         """Validate the trace settings and reject incompatible TRL options."""
         super().check()
-        for name in ("trace_lambda", "trace_gamma"):
-            if not 0.0 <= getattr(self, name) <= 1.0:
-                raise ValueError(f"`{name}` must be between 0 and 1, got {getattr(self, name)!r}. 0 is GRPO.")
-        for name, known in {"trace_style": STYLES, "trace_update": UPDATES}.items():
-            if getattr(self, name) not in known:
-                raise ValueError(f"`{name}` must be one of {known}, got {getattr(self, name)!r}.")
-        if self.trace_decay > 0:
-            self._refuse_what_has_no_token_ratio()
-
-    def _refuse_what_has_no_token_ratio(self) -> None:
-        if self.importance_sampling_level != "token":
-            raise ValueError(
-                f"`importance_sampling_level` must be 'token', got {self.importance_sampling_level!r}: one ratio per "
-                "sequence would average out the traces of its tokens. Leave it at 'token', or set trace_lambda=0."
-            )
-        if self.trace_update == "trace" and self.loss_type in ("cispo", "vespo"):
-            raise ValueError(
-                f"`loss_type` {self.loss_type!r} is not supported with epsilon-trace: it has no gradient through the "
-                "importance ratio, which epsilon-trace changes. Use 'dapo' or 'grpo', or trace_update='weight'."
-            )
-        if self.trace_update == "trace" and self.beta != 0.0 and self.use_bias_correction_kl:
-            raise ValueError(
-                "`use_bias_correction_kl` is not supported with epsilon-trace: it multiplies the KL term by the "
-                "importance ratio, which epsilon-trace replaces. Unset it, or use trace_update='weight' or beta=0."
-            )
+        check_number("trace_lambda", self.trace_lambda, 1)
+        check_number("trace_gamma", self.trace_gamma, 1)
+        check_choice("trace_style", self.trace_style, STYLES)
+        check_choice("trace_update", self.trace_update, UPDATES)
+        if self.trace_decay == 0:
+            return
+        trace, sequences = self.trace_update == "trace", self.importance_sampling_level != "token"
+        no_gradient = trace and self.loss_type in ("cispo", "vespo")
+        corrected = trace and self.beta != 0.0 and self.use_bias_correction_kl
+        averaged = "one ratio per sequence would average out the traces of its tokens. Leave it at 'token'"
+        without = "it has no gradient through the importance ratio, which epsilon-trace changes"
+        replaced = "it multiplies the KL term by the importance ratio, which epsilon-trace replaces"
+        refused = {
+            "importance_sampling_level": (sequences, averaged),
+            "loss_type": (no_gradient, f"{without}. Use 'dapo' or 'grpo', or trace_update='weight'"),
+            "use_bias_correction_kl": (corrected, f"{replaced}. Unset it, or use trace_update='weight' or beta=0"),
+        }
+        refuse(self, refused)
 
 
 class GRPOLambdaTrainer(TokenCreditTrainer):

@@ -8,9 +8,9 @@ import torch
 from tempo_trl.config_help import with_help
 from tempo_trl.credit.anchors import relative_returns, visits
 from tempo_trl.credit.batch import Batch, Credit
+from tempo_trl.credit.checks import check_number
 from tempo_trl.credit.turns import spread_turns
-from tempo_trl.methods.agents import StateFields, labels_of, whole_outcome
-from tempo_trl.methods.gigpo import check_gamma, step_returns
+from tempo_trl.methods.gigpo import labels_of, step_returns, whole_outcome
 from tempo_trl.trainers.config import TokenCreditConfig
 from tempo_trl.trainers.settings import refuse_rewards_that_are_normalized_first
 from tempo_trl.trainers.token_credit import TokenCreditTrainer
@@ -60,7 +60,7 @@ def hgpo_credit(
 
 @with_help
 @dataclass
-class HGPOConfig(StateFields, TokenCreditConfig):
+class HGPOConfig(TokenCreditConfig):
     r"""
     Configuration class for the [`HGPOTrainer`]: every field of [`~trl.GRPOConfig`], with its meaning and default,
     those of [`TokenCreditConfig`], and these. `scale_rewards="none"` leaves out the division by standard deviations.
@@ -81,13 +81,10 @@ class HGPOConfig(StateFields, TokenCreditConfig):
     def check(self) -> None:
         """Validate the settings."""
         super().check()
-        self.check_states()
+        check_number("state_history", self.state_history)
         refuse_rewards_that_are_normalized_first(self, "visits of a state are compared by the weighted sum")
-        if not 0.0 <= self.history_weight < float("inf"):
-            raise ValueError(
-                f"`history_weight` must be a finite number of at least 0, got {self.history_weight!r}. Use 1."
-            )
-        check_gamma(self.gamma)
+        check_number("history_weight", self.history_weight)
+        check_number("gamma", self.gamma, 1)
 
 
 class HGPOTrainer(TokenCreditTrainer):

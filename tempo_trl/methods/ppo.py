@@ -1,6 +1,5 @@
 """PPO: a learned critic instead of GRPO's group baseline, with TRL's own rollout, rewards and clipped loss."""
 
-import math
 import textwrap
 from collections.abc import Callable
 from contextlib import nullcontext
@@ -11,6 +10,7 @@ from transformers import SchedulerType
 
 from tempo_trl.config_help import with_help
 from tempo_trl.credit.batch import Batch, Credit
+from tempo_trl.credit.checks import check_number, refuse
 from tempo_trl.credit.gae import at_last_token, gae, mean_and_variance, moments, value_loss, whiten
 from tempo_trl.methods.critic import SeparateCritic, SharedTrunkCritic, refuse_engines_without_a_critic
 from tempo_trl.trainers.config import TokenCreditConfig
@@ -72,44 +72,32 @@ class PPOConfig(TokenCreditConfig):
     def check(self) -> None:
         """Validate PPO's settings and reject TRL options that would silently have no effect."""
         super().check()
-        self._check_numbers()
-        if self.shared_trunk and self.critic_model_name_or_path is not None:
-            raise ValueError(
-                f"got `shared_trunk` and `critic_model_name_or_path`={self.critic_model_name_or_path!r}, expected at "
-                "most one: a shared trunk is the policy's, so no other model is read. Unset one of the two."
-            )
-        self._refuse_what_belongs_to_groups()
-        if self.skip_zero_advantages:
-            raise ValueError(
-                "`skip_zero_advantages` is not supported: PPO's advantages come from the critic, which gives every "
-                "completion one. Leave it unset."
-            )
-        if self.lr_scheduler_type in READ_METRICS:
-            raise ValueError(
-                f"`lr_scheduler_type` is {SchedulerType(self.lr_scheduler_type).value!r}, expected a schedule that "
-                "depends on the step only: the critic has no metric. Use 'linear', 'cosine', 'constant', ..."
-            )
-        if self.fp16:
-            raise ValueError(
-                "`fp16` is not supported: the critic's gradients have no loss scaling against underflow. Use "
-                "`bf16=True`, or full precision."
-            )
-
-    def _check_numbers(self) -> None:
-        for name in ("gae_gamma", "gae_lambda"):
-            if not 0.0 <= getattr(self, name) <= 1.0:
-                raise ValueError(f"`{name}` must be between 0 and 1, got {getattr(self, name)!r}.")
-        for name in ("critic_learning_rate", "value_coef"):
-            if not 0.0 <= getattr(self, name) < math.inf:
-                raise ValueError(f"`{name}` must be a finite number of at least 0, got {getattr(self, name)!r}.")
-
-    def _refuse_what_belongs_to_groups(self) -> None:
-        if self.scale_rewards not in ("group", True):
-            raise ValueError(
-                f"`scale_rewards`={self.scale_rewards!r} would have no effect: PPO's advantages come from the critic, "
-                "not from the group. Leave it unset; `whiten_advantages` is PPO's scaling."
-            )
+        check_number("gae_gamma", self.gae_gamma, 1)
+        check_number("gae_lambda", self.gae_lambda, 1)
+        check_number("critic_learning_rate", self.critic_learning_rate)
+        check_number("value_coef", self.value_coef)
         refuse_rewards_that_are_normalized_first(self, "PPO's reward is the weighted sum")
+        other_model = self.shared_trunk and self.critic_model_name_or_path is not None
+        reads_metrics, groups = self.lr_scheduler_type in READ_METRICS, self.scale_rewards not in ("group", True)
+        refuse(
+            self,
+            {
+                "critic_model_name_or_path": (
+                    other_model,
+                    "`shared_trunk` reads no other model. Unset one of the two",
+                ),
+                "scale_rewards": (
+                    groups,
+                    "PPO compares no groups. Leave it unset; `whiten_advantages` is its scaling",
+                ),
+                "skip_zero_advantages": (self.skip_zero_advantages, "the critic learns from all rows. Leave it unset"),
+                "lr_scheduler_type": (
+                    reads_metrics,
+                    "the critic has no metric. Use 'linear' or 'cosine'",
+                ),
+                "fp16": (self.fp16, "the critic has no loss scaling. Use `bf16=True`, or full precision"),
+            },
+        )
 
 
 class PPOTrainer(TokenCreditTrainer):

@@ -4,6 +4,7 @@ from dataclasses import dataclass, replace
 
 from tempo_trl.config_help import with_help
 from tempo_trl.credit.batch import Batch, Credit
+from tempo_trl.credit.checks import check_choice
 from tempo_trl.credit.grown_tree import branches
 from tempo_trl.credit.prefix_covariance import PrefixCovariance
 from tempo_trl.rollout.config_fields import EntropyTreeFields, FixedTreeFields
@@ -40,8 +41,7 @@ class PrefixTreeConfig(FixedTreeFields, EntropyTreeFields, TokenCreditConfig):
     def check(self) -> None:
         """Validate the rollout settings."""
         super().check()
-        if self.rollout not in ROLLOUTS:
-            raise ValueError(f"`rollout` must be one of {ROLLOUTS}, got {self.rollout!r}.")
+        check_choice("rollout", self.rollout, ROLLOUTS)
         if self.rollout == "fixed":
             self.check_fixed_tree()
         if self.rollout == "entropy":

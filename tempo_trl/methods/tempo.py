@@ -1,12 +1,12 @@
 """TEMPO: GRPO's advantage per completion plus a TD error per token, computed on the prefix tree of each group."""
 
-import math
 import textwrap
 from dataclasses import dataclass
 
 from tempo_trl.config_help import with_help
 from tempo_trl.credit.advantages import outcome_and_td_errors
 from tempo_trl.credit.batch import Batch, Credit
+from tempo_trl.credit.checks import check_number
 from tempo_trl.methods.prefix_tree_method import PrefixTreeConfig, PrefixTreeTrainer, on_grown_trees
 
 
@@ -56,10 +56,7 @@ class TEMPOConfig(PrefixTreeConfig):
     def check(self) -> None:
         """Validate the credit and rollout settings."""
         super().check()
-        if not 0.0 <= self.td_coef < math.inf:
-            raise ValueError(
-                f"`td_coef` must be a finite number of at least 0, got {self.td_coef!r}. The paper uses 1; 0 is GRPO."
-            )
+        check_number("td_coef", self.td_coef)
 
 
 class TEMPOTrainer(PrefixTreeTrainer):

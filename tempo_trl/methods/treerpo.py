@@ -7,6 +7,7 @@ from trl import GRPOConfig
 
 from tempo_trl.config_help import with_help
 from tempo_trl.credit.batch import Batch, Credit
+from tempo_trl.credit.checks import check_choice, refuse
 from tempo_trl.credit.grown_tree import branches
 from tempo_trl.credit.siblings import SIBLING_SCALES, count_once, sibling_advantages
 from tempo_trl.methods.prefix_tree_method import with_forced_tokens
@@ -74,38 +75,24 @@ class SiblingCreditConfig(TokenCreditConfig):
     def check(self) -> None:
         """Validate the choices and reject TRL options that sibling groups do not support."""
         super().check()
-        if self.count_shared_tokens not in SHARED_TOKENS:
-            raise ValueError(
-                f"`count_shared_tokens` must be one of {SHARED_TOKENS}, got {self.count_shared_tokens!r}."
-            )
+        check_choice("count_shared_tokens", self.count_shared_tokens, SHARED_TOKENS)
         refuse_rewards_that_are_normalized_first(self, "siblings are compared by the weighted sum")
-        if self.scale_rewards != GRPOConfig.scale_rewards:
-            raise ValueError(
-                f"`scale_rewards` is {self.scale_rewards!r}, which would have no effect: this method compares "
-                "siblings, not the completions of a prompt. Leave it unset."
-            )
+        scaled = self.scale_rewards != GRPOConfig.scale_rewards
+        refuse(self, {"scale_rewards": (scaled, "siblings are compared, not completions. Leave it unset")})
         if self.count_shared_tokens == "once":
-            self._check_factors_of_a_completion()
-
-    def _check_factors_of_a_completion(self) -> None:
-        """Reject options that weight whole completions: a shared token would get the weight of only one of them."""
-        corrected = self.use_vllm and self.vllm_importance_sampling_correction
-        for name, weighs, instead in (
-            (
-                "vllm_importance_sampling_mode",
-                corrected and self.vllm_importance_sampling_mode.startswith("sequence"),
-                "'token_truncate' or 'token_mask'",
-            ),
-            ("importance_sampling_level", self.importance_sampling_level == "sequence", "'token'"),
-            ("off_policy_mask_threshold", self.off_policy_mask_threshold is not None, "None"),
-            ("loss_type", self.loss_type == "vespo", "another one"),
-        ):
-            if weighs:
-                raise ValueError(
-                    f"`{name}` is {getattr(self, name)!r}, which weights whole completions. It is not supported with "
-                    "`count_shared_tokens='once'`: a shared token would get the weight of the first completion only. "
-                    f"Use {instead}, or `count_shared_tokens='per_leaf'`."
-                )
+            corrected = self.use_vllm and self.vllm_importance_sampling_correction
+            by_sequence = corrected and self.vllm_importance_sampling_mode.startswith("sequence")
+            why = (
+                "it weights whole completions, so a shared token would get the weight of the first completion only. "
+                "Use {}, or `count_shared_tokens='per_leaf'`"
+            )
+            refused = {
+                "vllm_importance_sampling_mode": (by_sequence, "'token_truncate' or 'token_mask'"),
+                "importance_sampling_level": (self.importance_sampling_level == "sequence", "'token'"),
+                "off_policy_mask_threshold": (self.off_policy_mask_threshold is not None, "None"),
+                "loss_type": (self.loss_type == "vespo", "another one"),
+            }
+            refuse(self, {name: (wrong, why.format(instead)) for name, (wrong, instead) in refused.items()})
 
 
 @with_help
@@ -130,8 +117,7 @@ class TreeRPOConfig(FixedTreeFields, SiblingCreditConfig):
         """Validate the tree and credit settings."""
         self.check_fixed_tree()
         super().check()
-        if self.advantage_scale not in SIBLING_SCALES:
-            raise ValueError(f"`advantage_scale` must be one of {SIBLING_SCALES}, got {self.advantage_scale!r}.")
+        check_choice("advantage_scale", self.advantage_scale, SIBLING_SCALES)
 
 
 @with_help

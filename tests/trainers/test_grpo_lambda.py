@@ -176,7 +176,7 @@ REFUSED = [
     ({"advantage_floor": 0.5}, "`advantage_floor` must be at most 0, or None"),
     ({"importance_sampling_level": "sequence"}, "would average out the traces.*Leave it at 'token'"),
     ({"loss_type": "cispo"}, "no gradient through the importance ratio.*or trace_update='weight'"),
-    ({"use_bias_correction_kl": True}, "is not supported with epsilon-trace"),
+    ({"use_bias_correction_kl": True}, "which epsilon-trace replaces. Unset it"),
 ]
 
 

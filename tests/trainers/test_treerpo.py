@@ -105,7 +105,7 @@ def test_the_share_of_tokens_without_credit_is_logged(trained):
         ({"tree_step_tokens": 0}, "`step_tokens` of a tree must be at least 1"),
         ({"advantage_scale": "max"}, "`advantage_scale` must be one of"),
         ({"count_shared_tokens": "twice"}, "`count_shared_tokens` must be one of"),
-        ({"scale_rewards": "batch"}, "`scale_rewards` is 'batch', which would have no effect"),
+        ({"scale_rewards": "batch"}, "`scale_rewards` is 'batch': siblings are compared"),
         ({"multi_objective_aggregation": "normalize_then_sum"}, "siblings are compared by the weighted sum"),
     ],
 )
@@ -124,7 +124,7 @@ def test_a_configuration_that_is_no_tree_is_refused(options, message, tmp_path):
     ],
 )
 def test_a_weight_of_a_whole_completion_is_refused_where_a_token_stands_in_one_of_many(options, tmp_path):
-    with pytest.raises(ValueError, match="which weights whole completions"):
+    with pytest.raises(ValueError, match="it weights whole completions"):
         config(tmp_path, TreeRPOConfig, tree_depth=2, **options)
     config(tmp_path, TreeRPOConfig, tree_depth=2, count_shared_tokens="per_leaf", **options)
 
