@@ -18,3 +18,11 @@ def boxed(answer):
 
 def read_rows(name):
     return [json.loads(line) for line in (REAL_ROWS / f"{name}.jsonl").read_text().splitlines()]
+
+
+class Letters:
+    """A tokenizer of which each character is a token."""
+
+    def decode(self, token_ids, **options):
+        assert not any(options.values())
+        return "".join(map(chr, token_ids))

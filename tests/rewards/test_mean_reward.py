@@ -11,6 +11,8 @@ from hypothesis import strategies as st
 
 from tempo_trl.rewards import SpanReward, json_fields, json_fields_reward, mean_reward
 
+from .answers import Letters
+
 TRUTH = '{"city": "Paris", "quantity": 3}'  # with json, additional and outside: five criteria
 
 
@@ -67,19 +69,8 @@ def test_a_message_that_trl_took_apart_is_put_together():
     assert keywords([message])["texts"] == [text]
 
 
-class Letters:
-    """A tokenizer of which each character is a token."""
-
-    def decode(self, token_ids, skip_special_tokens, clean_up_tokenization_spaces):
-        assert not skip_special_tokens and not clean_up_tokenization_spaces
-        return "".join(map(chr, token_ids))
-
-
-DIALOGUE = [
-    {"role": "assistant", "content": "x"},
-    {"role": "tool", "content": "y"},
-    {"role": "assistant", "content": "z"},
-]
+SAID = [("assistant", "x"), ("tool", "y"), ("assistant", "z")]
+DIALOGUE = [{"role": role, "content": content} for role, content in SAID]
 
 
 def test_with_a_tokenizer_the_texts_are_those_of_span_credit():

@@ -14,7 +14,8 @@ from tempo_trl.rewards import json_fields, json_fields_reward, mean_reward, tool
 from tempo_trl.rewards.reading import read_completion
 from tempo_trl.trainers.span_rewards import checked_spans
 
-from .test_tool_call_fields import CLOCK, END, WEATHER, Letters, written
+from .answers import Letters
+from .test_tool_call_fields import CLOCK, END, WEATHER, written
 
 QWEN, QWEN_XML = trl_templates.qwen3_template, trl_templates.qwen3_5_template
 XML = "<tool_call>\n<function=weather>\n{}</function>\n</tool_call>" + END

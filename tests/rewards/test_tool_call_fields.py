@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from transformers.utils.chat_parsing.response_parser import parse_response
 from trl.chat_template_utils import qwen3_5_template, qwen3_template
 
-from tempo_trl.rewards import json_fields, mean_reward
+from tempo_trl.rewards import json_fields
 from tempo_trl.rewards.reading import read_completion
 from tempo_trl.rewards.tool_call_fields import tool_call_fields
 from tempo_trl.trainers.span_rewards import checked_spans
@@ -21,20 +21,6 @@ CLOCK = {"name": "clock", "arguments": {}}
 
 def written(*calls, end=END):
     return "\n".join(f"<tool_call>\n{json.dumps(call)}\n</tool_call>" for call in calls) + end
-
-
-class Letters:
-    """A tokenizer of which each character is a token."""
-
-    def decode(self, token_ids, **options):
-        assert not any(options.values())
-        return "".join(map(chr, token_ids))
-
-
-def rewarded(text, messages, expected):
-    """The reward of a completion with its token ids."""
-    reward = mean_reward(tool_call_fields, Letters())
-    return reward([messages], completion_ids=[[*map(ord, text)]], calls=[expected])[0]
 
 
 def judged(text, expected, completions=None, **options):
