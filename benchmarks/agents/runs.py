@@ -5,9 +5,8 @@ from dataclasses import dataclass
 from benchmarks.agents.worlds import World
 from benchmarks.learning.runs import Run
 from benchmarks.learning.starts import SEED, Start
-from benchmarks.tasks import recipe_of
+from benchmarks.tasks import fields_of, recipe_of
 from benchmarks.tasks.rooms import START
-from tempo_trl.runs.recipes import read_recipe
 
 ROWS = 64  # completions of a generation: a turn costs a call of the generation, however many rows it has
 ROOM_PER_TURN = 8  # tokens of an answer, with its marks
@@ -62,4 +61,4 @@ class AgentRun(Run):
             "environment_factory": self.start.task.environment,
             "max_tool_calling_iterations": self.start.task.make.turns,
         }
-        return read_recipe(recipe_of("rooms", "grpo")) | world
+        return fields_of(recipe_of("rooms", "grpo")) | world

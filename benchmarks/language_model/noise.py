@@ -14,13 +14,12 @@ from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedModel, P
 from benchmarks.language_model.arms import BASELINE
 from benchmarks.language_model.criteria import functions
 from benchmarks.language_model.gradients import Moments, Tokens, moments, over_base, sources, tokens_of
-from benchmarks.tasks import prompts_of, recipe_of
+from benchmarks.tasks import fields_of, prompts_of, recipe_of
 from tempo_trl.credit import tempo_advantages
 from tempo_trl.credit.spans import Criteria, criteria_of, span_advantages
 from tempo_trl.demo.sampling import sampled
 from tempo_trl.report.group import padded
 from tempo_trl.rewards.span_reward import by_criterion
-from tempo_trl.runs.recipes import read_recipe
 from tempo_trl.runs.token_places import TokenTexts
 
 GROUP, GROUPS = 8, 4  # completions of a group, groups of a prompt
@@ -123,12 +122,12 @@ def measure(task: str, policy: str, prompts: int) -> dict:
     found: dict[str, list[Moments]] = {name: [] for name in CREDITS}
     means: dict[str, list[torch.Tensor]] = {name: [] for name in CREDITS}
     rewards = []
-    recipe = read_recipe(recipe_of(task, BASELINE))
+    recipe = fields_of(recipe_of(task, BASELINE))
     for index, row in enumerate(prompts_of(task, "train").select(range(prompts))):
         set_seed(index)
         prompt_ids = tokenizer.apply_chat_template(row["prompt"], add_generation_prompt=True, return_dict=False)
         groups = answered(model, tokenizer, task, prompt_ids, row, recipe).groups()
-        tokens = [tokens_of(model, prompt_ids, each.completion_ids, float(recipe["temperature"])) for each in groups]
+        tokens = [tokens_of(model, prompt_ids, each.completion_ids, recipe["temperature"]) for each in groups]
         by_credit = gradients_of(groups, tokens)
         for name, own in by_credit.items():
             found[name].append(moments(own, by_credit[BASELINE]))
@@ -158,7 +157,7 @@ def answered(
 ) -> Judged:
     """Complete a prompt as the task's recipe does, and judge the completions."""
     n = GROUP * GROUPS
-    limit, temperature = int(recipe["max_completion_length"]), float(recipe["temperature"])
+    limit, temperature = recipe["max_completion_length"], recipe["temperature"]
     (completion_ids,) = sampled(model, [prompt_ids], [n], limit, [tokenizer.eos_token_id], temperature)
     places = list(map(TokenTexts(tokenizer), completion_ids))
     columns = {name: [value] * n for name, value in row.items() if name != "prompt"}

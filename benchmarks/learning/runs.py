@@ -12,7 +12,8 @@ from pathlib import Path
 import yaml
 
 from benchmarks.learning.starts import Start
-from tempo_trl.runs.recipes import read_recipe, recipe_path
+from benchmarks.tasks import fields_of
+from tempo_trl.runs.recipes import recipe_path
 
 ROWS = 256  # completions of a generation, or as near to it as whole groups come
 UPDATES = 2  # of a generation
@@ -87,7 +88,7 @@ class Run:
     @property
     def base(self) -> dict:
         """The recipe that this run starts from: GRPO's with the method and its fields."""
-        return read_recipe(recipe_path("sums/grpo")) | {"method": self.method} | FIELDS.get(self.method, {})
+        return fields_of(recipe_path("sums/grpo")) | {"method": self.method} | FIELDS.get(self.method, {})
 
     @cached_property
     def recipe(self) -> dict:

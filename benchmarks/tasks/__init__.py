@@ -8,8 +8,10 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import yaml
+
 from tempo_trl.data import BENCHMARKS, load_prompts
-from tempo_trl.runs.recipes import recipe_path
+from tempo_trl.runs.recipes import recipe_path, recipe_text
 
 if TYPE_CHECKING:
     from datasets import Dataset
@@ -21,6 +23,11 @@ def recipe_of(task: str, method: str) -> Path:
     """The recipe of a task: in `benchmarks/recipes`, or, of `orders`, among the package's."""
     own = RECIPES / task / f"{method}.yaml"
     return own if own.is_file() else recipe_path(f"smollm2-135m/{task}/{method}")
+
+
+def fields_of(recipe: Path) -> dict:
+    """The fields of a recipe, with numbers as YAML reads them."""
+    return yaml.safe_load(recipe_text(recipe))
 
 
 def prompts_of(task: str, split: str) -> "Dataset":

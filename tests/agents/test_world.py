@@ -1,15 +1,13 @@
 """The rooms as a world, and the template in which their policy speaks with it."""
 
 import random
-from itertools import product
 
 import pytest
-from trl.chat_template_utils import parse_response
 
 from benchmarks.agents.policy import word_tokenizer
-from benchmarks.agents.warm_start import is_valid, lessons, played
+from benchmarks.agents.warm_start import lessons, played
 from benchmarks.tasks import recipe_of, rooms
-from benchmarks.tasks.rooms import TURNS, WORDS, Rooms, draw_tasks, neighbour, state_text
+from benchmarks.tasks.rooms import TURNS, WORDS, Rooms, draw_tasks, state_text
 from tempo_trl.launch import train
 from tempo_trl.runs.log import training_log
 
@@ -28,13 +26,6 @@ def test_the_best_play_wins_by_a_shortest_path(task):
     doors = rooms.distance(task["start"], task["key"]) + rooms.distance(task["key"], task["goal"])
     assert environment.won
     assert environment._turn == doors + 1 <= TURNS  # the call that picks the key up
-
-
-def test_doors_are_open_from_both_sides():
-    back = {"north": "south", "south": "north", "west": "east", "east": "west"}
-    for room, direction in product(range(rooms.ROOMS), rooms.STEPS):
-        other = neighbour(room, direction)
-        assert other == room or neighbour(other, back[direction]) == room
 
 
 def test_the_exit_pays_only_with_the_key_and_in_time():
@@ -89,23 +80,6 @@ def test_the_splits_share_no_task():
     assert 60 < len(tasks("test")) < 140
     with pytest.raises(ValueError, match=r"split is 'dev', expected one of \('train', 'test'\)"):
         draw_tasks(1, random.Random(0), "dev")
-
-
-@pytest.mark.parametrize(
-    ("text", "call"),
-    [
-        ("/go direction= east <end>", ("go", {"direction": "east"})),
-        ("/take <end>", ("take", {})),
-        ("/go east <end>", ("go", {})),
-        ("done <end>", None),
-    ],
-)
-def test_a_turn_is_parsed_as_the_call_that_it_is(text, call, tokenizer):
-    prompt = tokenizer("<user> key room2 exit room6 room4 <agent>").input_ids
-    message = parse_response(tokenizer, tokenizer(text).input_ids, prompt, [Rooms(0).go, Rooms(0).take])
-    made = [(one["function"]["name"], one["function"]["arguments"]) for one in message.get("tool_calls", [])]
-    assert made == ([] if call is None else [call])
-    assert is_valid(message) == (text != "/go east <end>")
 
 
 def test_lessons_teach_the_turns_of_the_policy_and_nothing_of_the_world(tokenizer):

@@ -74,12 +74,6 @@ def test_a_quick_study_writes_its_figure_and_numbers(quick):
 
 
 @pytest.mark.matrix
-def test_a_finished_study_is_not_trained_again(quick, monkeypatch):
-    monkeypatch.setattr(workers, "_run_all", lambda waiting, *_: pytest.fail(f"it trains {waiting}"))
-    assert cli.main(arguments(quick)) == 0
-
-
-@pytest.mark.matrix
 def test_a_worker_trains_what_a_fresh_process_does_whatever_ran_before(quick, tmp_path):
     """The worker's server had already trained a start and a run of GRPO."""
     worker, fresh = quick_run(quick, "tempo"), quick_run(quick, "tempo", tmp_path)
@@ -119,13 +113,6 @@ def test_a_run_that_fails_says_why(quick, tmp_path):
     assert not run.is_finished()
 
 
-def test_a_smaller_batch_has_as_many_more_updates_for_the_same_tokens():
-    large, small = any_run("tempo"), any_run("tempo", (("per_device_train_batch_size", 16),))
-    assert (large.rows, small.rows, small.tokens) == (ROWS, 32, large.tokens)
-    assert small.recipe["max_steps"] == 8 * large.recipe["max_steps"]
-    assert small.recipe["per_device_train_batch_size"] == 16
-
-
 def any_run(method, changes=(), task=None):
     task = task or Chain()
     return Run(Start(task, Path(f"{task.name}-1"), 1), method, 1e-3, 0, Path("out"), changes)
@@ -145,15 +132,6 @@ def test_every_arm_is_a_recipe_that_the_parser_takes(name, tmp_path):
         start = Start(arm.task, tmp_path / arm.task.name, 1)
         arguments = parse(["--config", str(Run(start, arm.method, 1e-3, 0, tmp_path, arm.changes).prepare())])
         assert arguments.script.method == arm.method
-
-
-def test_trees_have_the_tasks_sizes():
-    """A chain's 32 tokens in three segments of eleven; 4 ** 2 in two of sixteen."""
-    assert any_run("treerpo").recipe["tree_step_tokens"] == 11
-    wide = any_run("treerpo", (("num_generations", 16), ("tree_children", 4), ("tree_depth", 2))).recipe
-    assert (wide["tree_children"], wide["tree_depth"], wide["tree_step_tokens"]) == (4, 2, 16)
-    assert any_run("tempo", (("rollout", "entropy"),)).recipe["tree_delimiters"] == ["="]
-    assert "tree_depth" not in any_run("tempo").recipe
 
 
 def clock_at(step, entries, tokens=100, evaluations=2):

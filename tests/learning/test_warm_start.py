@@ -7,17 +7,14 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from benchmarks.learning.chain import slipped_solution
-from benchmarks.learning.policy import character_tokenizer, load_policy
+from benchmarks.learning.policy import load_policy
 from benchmarks.learning.results import sampled_tokens
 from benchmarks.learning.warm_start import (
     accuracy,
     first_slip,
     sampled_completions,
     slip_rates,
-    tiny_policy_config,
     warm_started_policy,
-    write_policy,
 )
 from tempo_trl.demo.task import draw_problems, worked_solution
 
@@ -42,24 +39,6 @@ def test_first_slip_is_the_wrong_digit_of_the_slipped_step(problem, error, data)
     assert first_slip(problem, right[:index] + wrong + tail) == index
 
 
-SLIPS = [("7+6=3;3-3=0#0", 2), ("7+5=2;3-3=0#0", 6), ("7+5=2;2-3=9#8", 12), ("7+5=2;2-3=9", 11)]
-SLIPS += [("7+5=2;2-3=9#9#9", 13), ("", 0)]
-
-
-@pytest.mark.parametrize(("completion", "index"), SLIPS)
-def test_first_slip_finds_what_is_no_wrong_result(completion, index):
-    assert first_slip("7+5-3?", completion) == index
-
-
-def test_slips_fall_on_each_step_at_their_rate():
-    rng = random.Random(0)
-    drawn = draw_problems(20_000, rng)
-    solutions = [slipped_solution(problem, rng, 0.15) for problem in drawn]
-    assert slip_rates(drawn, solutions) == (pytest.approx(0.15, abs=0.005), 0)
-    # 0.1 + 0.9 (1 - 0.15 / 0.9)^5 = 0.4617: slips that cancel lift it above 0.85^5 = 0.4437.
-    assert accuracy(drawn, solutions) == pytest.approx(0.4617, abs=0.015)
-
-
 def test_the_shipped_policy_knows_the_arithmetic_and_slips(held_out):
     model, tokenizer = load_policy()
     assert accuracy(held_out, sampled_completions(model, tokenizer, held_out, seed=0, greedy=True)) > 0.97
@@ -73,14 +52,6 @@ def test_the_shipped_policy_knows_the_arithmetic_and_slips(held_out):
 def test_rebuilding_is_deterministic():
     one, other = (warm_started_policy(seed=0, train_steps=3, batch_size=4).state_dict() for _ in range(2))
     assert all(torch.equal(one[name], other[name]) for name in one)
-
-
-def test_a_written_policy_loads_as_its_weights_rounded_to_half(tmp_path):
-    model = warm_started_policy(seed=0, train_steps=1, batch_size=2)
-    write_policy(model, character_tokenizer(), tmp_path)
-    loaded, _ = load_policy(tmp_path)
-    assert loaded.config.vocab_size == tiny_policy_config().vocab_size
-    assert all(torch.equal(loaded.state_dict()[name], w.half().float()) for name, w in model.state_dict().items())
 
 
 def test_tokens_are_those_of_the_completions_or_of_the_trees_where_a_shared_one_counts_once():

@@ -67,21 +67,6 @@ def test_the_right_answer_of_a_row_meets_every_criterion(name, split):
         assert set(verdict.values()) == {1.0}
 
 
-@each_task
-def test_the_answer_of_another_row_does_not(name):
-    rows = prompts_of(name, "train").to_list()[:24]
-    verdicts = judged(name, rows, [answer_of(name, row) for row in [*rows[1:], rows[0]]])
-    assert all(0.0 in verdict.values() for verdict in verdicts)
-
-
-@each_task
-def test_the_worked_example_comes_before_every_question(name):
-    asked, answer = TASKS[name].EXAMPLE
-    for prompt in prompts_of(name, "train")["prompt"][:3]:
-        assert [message["role"] for message in prompt] == ["system", "user", "assistant", "user"]
-        assert [message["content"] for message in prompt[1:3]] == [asked, answer]
-
-
 def test_an_order_says_what_its_truth_has():
     for row in orders.generated_rows("train", 60) + orders.generated_rows("test", 60):
         said, truth = row["order"], json.loads(row["truth"])
@@ -91,14 +76,6 @@ def test_an_order_says_what_its_truth_has():
         assert " ".join(reversed(truth["customer"].split(", "))) in said
         assert truth["city"] in said
         assert ("by express" in said) == truth["express"]
-
-
-def test_tools_come_in_turn_and_values_are_of_their_kinds():
-    rows = calls.generated_rows("test", 12)
-    called = [json.loads(row["calls"])[0] for row in rows]
-    assert [call["name"] for call in called] == [*calls.TOOLS] * 2
-    kinds = {call["name"]: type(call["arguments"][calls.TOOLS[call["name"]]]) for call in called}
-    assert kinds == {**dict.fromkeys(calls.TOOLS, int), "blinds": bool}
 
 
 def test_each_sum_continues_with_the_result_before_and_has_at_most_two_digits():
@@ -150,15 +127,6 @@ def test_arithmetic_earns_something_only_in_a_line_of_the_story():
 )
 def test_four_sums_are_counted_in_what_follows_them(text, reward, place):
     assert told(text, "four sums") == {"four sums": (reward, place)}
-
-
-def test_an_operand_as_told_counts_after_a_wrong_result():
-    assert told("3 * 4 = 10\n10 + 6 = 16")["line 2 as told"] == (1.0, " + 6")
-
-
-def test_a_line_that_is_missing_is_not_as_told_in_what_follows_the_last_one():
-    assert told("3 * 4 = 12<|im_end|>")["line 2 as told"] == (0.0, "<|im_end|>")
-    assert {reward for reward, _ in told("I do not know.").values()} == {0.0}
 
 
 @pytest.fixture(scope="module")

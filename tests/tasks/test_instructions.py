@@ -1,12 +1,10 @@
 """The task `instructions`: an answer is checked by its text, and prose alone is paid."""
 
-import re
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from benchmarks.tasks.instruction_checks import CHECKS, follows, is_on_topic, is_prose
+from benchmarks.tasks.instruction_checks import CHECKS, follows
 from benchmarks.tasks.instructions import KINDS, TRAINED, generated_rows, instruction_reward
 
 FOLLOWED = [("first_word", ["today"], 0, "Today it rains.")]
@@ -38,83 +36,18 @@ def test_an_answer_follows_its_instruction_or_not(expected, case):
     assert follows(answer, kind, words, number) == expected
 
 
-def test_every_kind_has_an_answer_of_both_sorts():
-    assert {*KINDS} == {*CHECKS} == {case[0] for case in FOLLOWED} == {case[0] for case in IGNORED}
-
-
 @given(st.text(alphabet="ab ,.!w'\"\nİ7", max_size=30), st.sampled_from(sorted(CHECKS)))
 def test_any_text_has_a_verdict(answer, kind):
     assert follows(answer, kind, ["one", "two"] if kind == "sum" else ["a", "b"], 2) in (True, False)
 
 
-ASKED = "Write one sentence about a rainy day and end it with the word 'river'."
 RULED = "Write about the first day of work. Do not use any commas."
-
-
-NO_PROSE = ["", "Rain river lamp bridge market apple tower."]
-NO_PROSE += ["Write one sentence about a rainy day and end it with the word river."]
-NO_PROSE += ["The rain fell on the town and the people were", "A river is a river."]
-
-
-@pytest.mark.parametrize("answer", NO_PROSE)
-def test_what_no_reader_would_take_for_an_answer_is_not_prose(answer):
-    assert not is_prose(answer, ASKED)
-
-
-@pytest.mark.parametrize(
-    "answer",
-    [
-        "It rained all day, and we walked to the river.",
-        'She said: "We like the rain at the river."',
-        "A rainy day is a joy!",
-    ],
-)
-def test_a_sentence_is_prose(answer):
-    assert is_prose(answer, ASKED)
-
-
-@pytest.mark.parametrize("answer", ["Do not use any commas.", "I will not use any commas here.", f"It rains. {RULED}"])
-def test_an_answer_that_repeats_the_rule_is_not_prose(answer):
-    assert not is_prose(answer, RULED)
-
-
-def test_the_topic_may_be_repeated():
-    assert is_prose("The first day of work is hard.", RULED)
-    assert is_prose("One plus four is five.", "Answer in one sentence: what is one plus four?")
-
-
-ON_TOPIC = [("I just went to the store.", False), ("The night was cold and dark.", True)]
-ON_TOPIC += [("She counts all of the nights.", True), ("I am on my way home.", False), ("We looked at the sky.", True)]
-
-
-@pytest.mark.parametrize(("answer", "expected"), ON_TOPIC)
-def test_an_answer_names_its_topic(answer, expected):
-    assert is_prose(answer, "Write about the night sky. Do not use any commas.") == expected
-
-
-def test_a_topic_that_cannot_be_named_need_not_be():
-    asked = "Write one short sentence about a {}. Do not use the letter 'b'."
-    assert is_prose("I am one year older now.", asked.format("birthday"))
-    assert not is_prose("I am one year older now.", asked.format("busy market"))
-    assert is_prose("The markets are full of people.", asked.format("busy market"))
-
-
-def test_every_topic_of_the_task_can_be_named():
-    for row in (*generated_rows("train"), *generated_rows("test")):
-        if topic := re.search(r" about (.+?)(?: and end it with|[.]|$)", row["instruction"]):
-            assert is_on_topic(topic[1].split(), row["instruction"])
 
 
 def test_kinds_come_in_turn_and_one_is_never_trained():
     assert [row["kind"] for row in generated_rows("train", 18)] == [*TRAINED] * 2
     assert [row["kind"] for row in generated_rows("test", 20)] == [*KINDS] * 2
     assert set(KINDS) - set(TRAINED) == {"three_words"}
-
-
-def test_what_an_instruction_names_is_in_its_text():
-    for row in generated_rows("train", 90) + generated_rows("test", 100):
-        assert all(word in row["instruction"].lower() for word in row["words"])
-        assert row["kind"] != "max_words" or f"at most {row['number']} words" in row["instruction"]
 
 
 COMMA, HOLLOW = "The day is full, and it is loud.", "Day."
