@@ -8,7 +8,6 @@ from benchmarks.agents.runs import ROWS, AgentRun, AgentStart
 from benchmarks.agents.studies import STUDIES
 from benchmarks.agents.worlds import ROOMS
 from benchmarks.learning.__main__ import main
-from benchmarks.learning.figures import STYLES
 from benchmarks.learning.runs import Budget
 from tempo_trl.launch.arguments import parse
 
@@ -22,13 +21,6 @@ def test_every_arm_is_a_recipe_that_the_parser_takes(name, tmp_path):
         assert arguments.script.environment_factory == arm.task.environment
         assert arguments.training.max_tool_calling_iterations == arm.task.make.turns
         assert arguments.training.steps_per_generation * arguments.training.per_device_train_batch_size == ROWS
-
-
-@pytest.mark.parametrize("name", STUDIES)
-def test_every_world_has_methods_with_and_without_states(name):
-    arms = STUDIES[name].arms
-    assert {arm.label for arm in arms} <= set(STYLES)
-    assert [arm.label for arm in arms[:5]] == ["grpo", "prefix_baseline", "tempo", "gigpo", "hgpo"]
 
 
 @pytest.mark.matrix

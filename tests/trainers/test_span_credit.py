@@ -3,7 +3,6 @@
 import re
 from functools import partial
 
-import numpy as np
 import pandas as pd
 import pytest
 import torch
@@ -152,10 +151,8 @@ def test_the_criteria_of_several_functions_are_named_and_weighed_by_function(tin
     weights = torch.tensor([0.5] * 4 + [-2.0] + [1.0] * 4)
     assert_close(batch.output["advantages"], by_definition((scores, places, *rest), weights.tolist()))
     logged = trainer.state.log_history[0]
-    expected = {f"spans/{name}/{of}/mean" for name in ("fields", "fields_2") for of in CRITERIA} | {
-        "spans/stop/stop/mean"
-    }
-    assert {name for name in logged if name.startswith("spans/") and name.endswith("/mean")} == expected
+    expected = [f"fields/{name}" for name in CRITERIA] + ["stop/stop"] + [f"fields_2/{name}" for name in CRITERIA]
+    assert sorted(re.findall(r"spans/(\S+)/mean", " ".join(logged))) == sorted(expected)
     scores = torch.tensor(scores)
     mean = (scores.nan_to_num(0.0) @ weights) / (scores.isfinite().float() @ weights.abs())
     assert logged["reward"] == pytest.approx(mean.mean().item())
@@ -186,26 +183,24 @@ def test_a_credit_function_of_ones_own_reads_the_criteria(tiny_model, tmp_path):
     seen = []
 
     def city_alone(batch):
-        seen.append(batch)
+        seen.append(batch.criteria)
         at = batch.criteria.names.index("city")
         return Credit(batch.criteria.rewards[:, at].nan_to_num(0.0), criteria=batch.criteria.rewards)
 
     class Own(Answers, Recording, TokenCreditTrainer):
         pass
 
-    args = config(tmp_path, TokenCreditConfig, max_steps=1)
     keywords = {"span_reward_funcs": fields, "credit_func": city_alone}
-    trainer = Own(tiny_model, None, args, questions(), **keywords)
+    trainer = Own(tiny_model, None, config(tmp_path, TokenCreditConfig, max_steps=1), questions(), **keywords)
     trainer.train()
-    (criteria,) = (batch.criteria for batch in seen)
-    scores, places, *_ = counted_by_hand(trainer.batches[0].completion_ids)
+    ((criteria, *_), (batch,)) = seen, trainer.batches
+    scores, places, *_ = counted_by_hand(batch.completion_ids)
     assert criteria.names == CRITERIA
     assert criteria.weights.tolist() == [1.0] * 4
     torch.testing.assert_close(criteria.rewards, torch.tensor(scores), equal_nan=True)
-    for row, column in np.ndindex(8, 4):
-        found = zip(criteria.starts[row, column].tolist(), criteria.ends[row, column].tolist(), strict=True)
-        assert [place for place in found if place != (-1, -1)] == places[row][column]
-    assert trainer.batches[0].output["advantages"].tolist() == [1.0, 1.0, 0.0, 0.0, 1.0, 0.0, 0.0, 0.0]
+    found = torch.stack([criteria.starts, criteria.ends], dim=-1).tolist()
+    assert [[[tuple(p) for p in own if p[0] >= 0] for own in row] for row in found] == places
+    assert batch.output["advantages"].tolist() == [1.0, 1.0, 0.0, 0.0, 1.0, 0.0, 0.0, 0.0]
 
 
 # Agents
@@ -218,17 +213,8 @@ class RewardedRooms(Rooms):
 
 def second_door(texts, **columns) -> list[list[SpanReward]]:
     """Whether the second door is odd, on the call that opens it; not judged where there is none."""
-    found = []
-    for text in texts:
-        calls = text.split("<tool_call>")
-        if len(calls) < 3:
-            found.append([])
-            continue
-        start = len("<tool_call>".join(calls[:2]))
-        end = text.index("</tool_call>", start) + len("</tool_call>")
-        door = int(text[start:end].partition('"door": ')[2][0])
-        found.append([SpanReward("second", float(door % 2), start, end)])
-    return found
+    calls = [list(re.finditer(r'<tool_call>.*?"door": (\d).*?</tool_call>', text, re.DOTALL)) for text in texts]
+    return [[SpanReward("second", int(own[1][1]) % 2, *own[1].span())] if own[1:] else [] for own in calls]
 
 
 def agents(model, folder, functions=second_door, **overrides):

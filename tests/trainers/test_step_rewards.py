@@ -36,25 +36,20 @@ def watch(model, folder, *step_reward_funcs, **overrides):
 
 
 def test_every_turn_gets_its_reward_and_the_log_names_it(tiny_model, tmp_path):
-    trainer, batch = watch(tiny_model, tmp_path, door_rewards)
+    def half(completions, **columns):
+        return [[0.5] * len(turns) for turns in door_rewards(completions)]
+
+    trainer, batch = watch(tiny_model, tmp_path, door_rewards, half, step_reward_weights=[2.0, 1.0])
     for row in range(8):
         rooms = rooms_of(row % 4)
-        # The reward of a turn is the room that its door leads to; the last turn opens none.
-        expected = [*map(float, rooms[1:]), torch.nan]
+        # The reward of a turn is twice the room that its door leads to, and 1/2; the last turn opens none.
+        expected = [*(2.0 * room + 0.5 for room in rooms[1:]), 0.5]
         got = batch.step_rewards[row].tolist()
         assert got == pytest.approx(expected + [torch.nan] * (len(got) - len(expected)), nan_ok=True)
     logged = trainer.state.log_history[0]
     assert logged["step_rewards/door_rewards/turn_0"] == 1.0  # every first door leads to room 1
     assert logged["step_rewards/door_rewards/turn_1"] == 0.0
     assert logged["step_rewards/door_rewards/mean"] == pytest.approx(6 / 9)
-
-
-def test_functions_are_weighed_and_none_counts_as_no_reward(tiny_model, tmp_path):
-    def half(completions, **columns):
-        return [[0.5] * len(turns) for turns in door_rewards(completions)]
-
-    _, batch = watch(tiny_model, tmp_path, door_rewards, half, step_reward_weights=[2.0, 1.0])
-    assert batch.step_rewards[3, :2].tolist() == [2.5, 0.5]
 
 
 @pytest.mark.parametrize(
