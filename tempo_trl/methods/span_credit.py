@@ -174,14 +174,13 @@ class SpanCreditTrainer(TokenCreditTrainer):
         self._trained.update(name for name, size in sizes.items() if size)
         silent = [name for name in sizes if self._batches_of[name] == FIRST_BATCHES and name not in self._trained]
         if silent and self.accelerator.is_main_process:
-            warnings.warn(
+            message = (
                 f"Nothing was trained on {', '.join(silent)} in the first {FIRST_BATCHES} batches that had these "
                 "criteria. Either all completions of a group have the same reward: make the criterion finer, or drop "
                 "it. Or its `span_reward_weights` is 0. Or no token of its places was sampled by the policy, such as "
-                "in a tool's answer: place it on the call, or raise `trace_lambda` above 0.",
-                UserWarning,
-                stacklevel=2,
+                "in a tool's answer: place it on the call, or raise `trace_lambda` above 0."
             )
+            warnings.warn(message, UserWarning, stacklevel=2)
 
     def credit(self, batch):
         return span_credit(

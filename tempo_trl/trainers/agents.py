@@ -54,14 +54,13 @@ def observed_before_steps(
             Keeps an error of `observation_key_func`.
     """
     keys = observation_keys(rows.output["completion_ids"], steps, prompts)
-    first, before, changed = first_steps(turns, steps).tolist(), prompts.tolist(), keys.numpy()
+    before, changed = prompts.tolist(), keys.numpy()
     with report.keeps_errors_of("reading what an agent observed"):
-        for row, turn, answer in _answers(rows.completions, first):
+        for row, turn, step, answer in _answers(rows.completions, first_steps(turns, steps).tolist()):
             told = own = rows.state_keys.get((row, turn))
             if own is None and turn and trainer.observation_key_func is not None:
                 with report.keeps_errors_of("`observation_key_func`"):
                     told = _key_of_answer(trainer, answer, rows, turns, row, turn)
-            step = first[row][turn]
             if told is not None:
                 changed[row, step] = key_of(before[row], told)
             if own is None and (images := b"".join(map(image_bytes, images_in(answer)))):
@@ -69,13 +68,13 @@ def observed_before_steps(
     return keys
 
 
-def _answers(completions: list, first: list[list[int]]) -> Iterator[tuple[int, int, list[dict]]]:
-    """Row, turn and the answers before it, of all turns but those that were asked for and sampled no token."""
+def _answers(completions: list, first: list[list[int]]) -> Iterator[tuple[int, int, int, list[dict]]]:
+    """Row, turn, its first step and the answers before it, of each turn that sampled a token."""
     for row, completion in enumerate(completions):
         answers = answers_before_turns(completion)
         for turn, step in enumerate(first[row]):
             if step >= 0:
-                yield row, turn, answers[turn] if turn < len(answers) else []
+                yield row, turn, step, answers[turn] if turn < len(answers) else []
 
 
 def _key_of_answer(trainer, answer: list[dict], rows: ScoredRows, turns: torch.Tensor, row: int, turn: int) -> bytes:
@@ -87,10 +86,8 @@ def _key_of_answer(trainer, answer: list[dict], rows: ScoredRows, turns: torch.T
         text = trainer._tokenizer.decode(observed, skip_special_tokens=True)
     key = trainer.observation_key_func(text)
     if not isinstance(key, str):
-        raise ValueError(
-            f"`observation_key_func` must return a string, got {type(key).__name__} for the observation {text!r}. "
-            "Return the part of the text that identifies the state."
-        )
+        got = f"{type(key).__name__} for the observation {text!r}"
+        raise ValueError(f"`observation_key_func` must return a string, got {got}.")
     return b"text of an answer: " + key.encode()
 
 

@@ -43,10 +43,7 @@ def refuse_reserved_columns(names: Iterable[str], reward_names: Iterable[str]) -
     """Raise ValueError if a name given to `log_extra` is that of another column of the completions table."""
     for name in names:
         if name in {*TRL_COLUMNS, *OWN_COLUMNS, *reward_names}:
-            raise ValueError(
-                f"A reward function called `log_extra({name!r}, ...)`, but the completions table has a column of this "
-                f"name. Choose another name, such as 'my_{name}'."
-            )
+            raise ValueError(f"`log_extra({name!r}, ...)` names a column that the completions table has. Rename it.")
 
 
 READERS = {
@@ -172,10 +169,7 @@ class RewardFunctions:
     def __init__(self, trainer: GRPOTrainer, functions: list, names: Iterable[str], weights: list[float] | None):
         if weights is not None and len(weights) != len(functions):
             field = f"{self.argument.removesuffix('_funcs')}_weights"
-            raise ValueError(
-                f"`{field}` must have {len(functions)} numbers, one per function of `{self.argument}`, got "
-                f"{len(weights)}."
-            )
+            raise ValueError(f"`{field}` must have {len(functions)} numbers, one per function, got {len(weights)}.")
         self._trainer, self.functions, self.names = trainer, functions, distinct_names(names)
         self.weights = [1.0] * len(functions) if weights is None else weights
         self._loop = _event_loop(trainer) if any(map(is_async_callable, functions)) else None

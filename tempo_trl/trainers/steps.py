@@ -26,25 +26,20 @@ def delimited_steps(tokenizer: Any, completion_ids: torch.Tensor, turns: torch.T
         delimiter (`str`):
             Text that ends a step.
     """
-    return steps_of(turns, _step_ends(tokenizer, completion_ids, turns, delimiter.encode()))
-
-
-def _step_ends(tokenizer: Any, completion_ids: torch.Tensor, turns: torch.Tensor, delimiter: bytes) -> torch.Tensor:
-    """Tokens that complete a delimiter within their turn, `(B, T)`, bool; not before what has no text, such as EOS."""
     rows, width = turns.shape
     place = np.flatnonzero(turns.numpy() >= 0)
     token, turn = completion_ids.cpu().numpy().ravel()[place], turns.numpy().ravel()[place]
     turn = np.cumsum(np.diff(place // width, prepend=-1).astype(bool) | np.diff(turn, prepend=-1).astype(bool)) - 1
-    completes = _completing(tokenizer, token, turn, delimiter)
-    told = np.flatnonzero(~np.isin(token, special_ids(tokenizer)))
+    completes = _completing(tokenizer, token, turn, delimiter.encode())
+    told = np.flatnonzero(~np.isin(token, _special_ids(tokenizer)))  # an end in front of EOS alone cuts nothing
     last = np.full(len(token), -1)  # of each turn: its last token with text
     last[turn[told]] = told  # of several, numpy keeps the last
     ends = np.zeros(rows * width, dtype=bool)
     ends[place[completes[completes < last[turn[completes]]]]] = True
-    return torch.from_numpy(ends.reshape(rows, width))
+    return steps_of(turns, torch.from_numpy(ends.reshape(rows, width)))
 
 
-def special_ids(tokenizer: Any) -> list[int]:
+def _special_ids(tokenizer: Any) -> list[int]:
     """Tokens without text: `all_special_ids` are those with a name, such as `eos_token`, and not all."""
     added = getattr(tokenizer, "added_tokens_decoder", {})
     return sorted({*tokenizer.all_special_ids, *(i for i, token in added.items() if token.special)})
