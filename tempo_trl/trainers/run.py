@@ -183,7 +183,8 @@ class RunTrainer(GRPOTrainer):
         if checkpoint is not None:
             self._load_method(Path(checkpoint))
             if self.args.sync_ref_model:
-                checks.refuse_a_missing_reference(reference := Path(checkpoint, REFERENCE_FILE))
+                reference = Path(checkpoint, REFERENCE_FILE)
+                checks.refuse_a_missing_reference(reference)
                 self.ref_model.load_state_dict(torch.load(reference, map_location="cpu", weights_only=True))
 
     def _save_rng_state(self, output_dir):
