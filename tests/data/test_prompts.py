@@ -25,23 +25,17 @@ def test_tasks_that_say_what_to_do_are_asked_as_they_are():
         assert user_text("orders", style=style) == "Two red mugs for Ada Bell, please."
 
 
-def test_a_system_message_and_a_worked_example_of_a_row_come_before_its_question():
-    row = {"question": "Two cups.", "system_prompt": "Write JSON.", "example": ("One mug.", '{"mug": 1}')}
-    assert messages(row, "json") == [
-        {"role": "system", "content": "Write JSON."},
-        {"role": "user", "content": "One mug."},
-        {"role": "assistant", "content": '{"mug": 1}'},
-        {"role": "user", "content": "Two cups."},
-    ]
+ROW = {"question": "Two cups.", "system_prompt": "Write JSON.", "example": ("One mug.", '{"mug": 1}')}
+ASKED = ["Write JSON.", "One mug.", '{"mug": 1}', "Two cups."]
+ASKED_OTHERWISE = ["Be brief.", "One mug.\nAs JSON.", '{"mug": 1}', "Two cups.\nAs JSON."]
 
 
-def test_words_of_one_s_own_take_the_place_of_a_row_s_and_the_example_is_asked_alike():
-    row = {"question": "Two cups.", "system_prompt": "Write JSON.", "example": ("One mug.", '{"mug": 1}')}
-    system, *rest = messages(row, "json", "Be brief.", "As JSON.")
-    assert system == {"role": "system", "content": "Be brief."}
-    contents = [message["content"] for message in rest]
-    assert contents == ["One mug.\nAs JSON.", '{"mug": 1}', "Two cups.\nAs JSON."]
-    assert [message["role"] for message in messages(row, "json", "")] == ["user", "assistant", "user"]
+@pytest.mark.parametrize(("words", "asked"), [((), ASKED), (("Be brief.", "As JSON."), ASKED_OTHERWISE)])
+def test_a_system_message_and_a_worked_example_of_a_row_come_before_its_question(words, asked):
+    system, *rest = messages(ROW, "json", *words)
+    assert [message["content"] for message in (system, *rest)] == asked
+    assert [message["role"] for message in (system, *rest)] == ["system", "user", "assistant", "user"]
+    assert len(messages(ROW, "json", "")) == 3
 
 
 def test_both_domains_ask_for_a_box_and_options_are_lines():

@@ -14,6 +14,7 @@ import torch.distributed as dist
 from accelerate import Accelerator
 from accelerate.state import AcceleratorState, PartialState
 
+from tempo_trl import TEMPOTrainer
 from tempo_trl.trainers.token_credit import TokenCreditTrainer
 
 from ..trainers import every_method
@@ -28,17 +29,17 @@ def _advantages_on_the_cpu(self, output, *rest, use=TokenCreditTrainer._use):
     output["advantages"] = output["advantages"].cpu()
 
 
-def _a_wait_a_row(self, output, *rest, use=TokenCreditTrainer._use):
-    use(self, output, *rest)
-    for row in output["advantages"]:
-        output["advantages"][0, 0] = row[0].item()
+def _a_wait_a_row(self, batch, credit=TEMPOTrainer.credit):
+    for row in batch.completion_ids:
+        row[0].item()
+    return credit(self, batch)
 
 
 WAITS_BY_CHANCE = ("transformers_sampler", "subclasses")
 MISTAKES = {
     "advantages left on the CPU": (TokenCreditTrainer, "_use", _advantages_on_the_cpu, "tempo", {}),
-    "a wait a row": (TokenCreditTrainer, "_use", _a_wait_a_row, "tempo", {}),
-    "a wait a row, twice": (TokenCreditTrainer, "_use", _a_wait_a_row, "tempo", TWICE),
+    "a wait a row": (TEMPOTrainer, "credit", _a_wait_a_row, "tempo", {}),
+    "a wait a row, twice": (TEMPOTrainer, "credit", _a_wait_a_row, "tempo", TWICE),
 }
 
 

@@ -123,7 +123,7 @@ def test_a_generation_has_whole_groups_in_both_updates(size):
     run = any_run("grpo", (("num_generations", size),))
     assert run.rows % (2 * size) == 0
     assert 0.94 * ROWS < run.rows <= ROWS
-    assert run.recipe["per_device_train_batch_size"] * run.recipe["steps_per_generation"] == run.rows
+    assert run.recipe["per_device_train_batch_size"] * int(run.recipe["steps_per_generation"]) == run.rows
 
 
 @pytest.mark.parametrize("name", ["chain", "floor"])

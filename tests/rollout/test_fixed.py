@@ -63,11 +63,6 @@ def test_a_stop_string_ends_a_completion_where_it_is_complete_even_across_segmen
     assert [len(segment.logprobs) for segment in tree.segments] == [2, 1, 2, 3, 4, 1]
 
 
-def test_a_stopped_segment_is_not_continued():
-    tree = grown(FixedTree(2, 2, 4), Script({"": ["END", "x"], "x": ["y", "z"]}), stop_strings=("END",))
-    assert completions(tree) == ["END", "END", "xy", "xz"]
-
-
 def test_every_rank_makes_as_many_rounds_as_the_longest():
     script = Script({"": ["a$", "b$"]})
     elsewhere = iter([True, True, True, False])

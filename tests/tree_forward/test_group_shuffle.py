@@ -1,6 +1,5 @@
 """Groups are shuffled whole into micro-batches."""
 
-import warnings
 from itertools import pairwise
 
 import pytest
@@ -40,13 +39,6 @@ def test_groups_are_shuffled_whole_and_rows_keep_what_is_theirs():
             assert (batch["n"], batch["no"]) == (7, None)
 
 
-def test_every_order_of_the_groups_is_as_likely():
-    batches = [keep_groups_together(shuffled_rows(12, 3, seed), 4)[0] for seed in range(600)]
-    firsts = [batch["generation_row"][0].item() for batch in batches]
-    assert set(firsts) == {0, 4, 8}
-    assert all(150 < firsts.count(first) < 250 for first in (0, 4, 8))  # 200 in the mean, 11.5 standard deviation
-
-
 def test_a_group_that_lies_on_two_ranks_is_cut_where_they_cut_it():
     """Rows 6 to 17 of groups of 8: two of the first, a whole one, two of the third."""
     batches = shuffled_rows(12, 3, seed=1)
@@ -76,10 +68,3 @@ def test_micro_batches_that_cut_groups_are_told_with_the_arithmetic(rows, told, 
     options = {"num_generations": 8, "per_device_train_batch_size": rows, "gradient_accumulation_steps": 2}
     with pytest.warns(UserWarning, match=f"={rows} is not a multiple of num_generations=8, .*{told}"):
         trainer_of(model_of("qwen3"), tmp_path, **options)
-
-
-def test_whole_groups_are_not_warned_of(tmp_path):
-    with warnings.catch_warnings(record=True) as told:
-        warnings.simplefilter("always")
-        trainer_of(model_of("qwen3"), tmp_path, num_generations=4, per_device_train_batch_size=8)
-    assert not [warning for warning in told if "groups" in str(warning.message)]

@@ -12,7 +12,7 @@ def served_model(tmp_path_factory) -> str:
     """Folder of a tiny Qwen3 in a shape that vLLM's attention takes.
 
     Its sharp next-token distribution lets sampled completions share prefixes without top_k, under which the server's
-    log-probabilities would not be the trainer's. Embeddings are untied; test_language_model.py has tied ones.
+    log-probabilities would not be the trainer's.
     """
     folder = tmp_path_factory.mktemp("served") / "tiny-qwen3"
     tokenizer = tiny_tokenizer()

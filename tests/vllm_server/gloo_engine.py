@@ -21,13 +21,5 @@ class GlooWeightTransferEngine(NCCLWeightTransferEngine):
         self.group.broadcast(tensor, 0).wait()
         return tensor
 
-    def finish_weight_update(self):
-        super().finish_weight_update()
-        head = getattr(self.model, "lm_head", None)
-        if head is not None and self.model_config.hf_config.tie_word_embeddings:
-            # On a CPU each layer packs its matrix when it is loaded, which a tied head never is: it would go on with
-            # the first weights. On a GPU nothing is packed, and the head reads the embeddings.
-            head.quant_method.process_weights_after_loading(head)
-
     def shutdown(self):
         self.group = None

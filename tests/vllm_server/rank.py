@@ -55,7 +55,6 @@ def build(model: str, folder: str, url: str, weights: str, options: tuple[str, .
     if killed:  # a minute would be waited
         faults.end_if_server_dies = partial(end_if_server_dies, interval=0.2, patience=2.0)
     kill = overrides.pop("kill_server", None)  # (process id, step)
-    dataset = questions(8, conversational=overrides.pop("conversational", False))
     defaults = {
         "use_vllm": True,
         "vllm_mode": "server",
@@ -76,7 +75,7 @@ def build(model: str, folder: str, url: str, weights: str, options: tuple[str, .
         model,
         parity,
         config(folder, **(defaults | overrides)),
-        dataset,
+        questions(8),
         peft_config=lora if weights == "lora" else None,
         callbacks=[KillServer(*kill)] if kill else None,
     )
@@ -91,6 +90,5 @@ def main(model: str, folder: str, url: str, weights: str, *options: str) -> None
         "own_logps": trainer.own_logps,
         "engine": str(trainer.accelerator.distributed_type),
         "resident": sum(p.numel() for p in trainer.accelerator.unwrap_model(trainer.model).parameters()),
-        "history": trainer.state.log_history,
     }
     finish(trainer, folder, state)
