@@ -6,7 +6,8 @@
     python -m benchmarks.language_model show           # the tables, from what has been measured
 
 `--task orders`, `calls` and `word_sums` are other studies: of tasks whose answers are judged by several criteria, with
-span credit among the arms. Only they have the stage `noise`.
+span credit among the arms. Only they have the stage `noise`. `tuned_orders`, `products` and `directory` start from a
+policy that was fine-tuned on a few right answers (`benchmarks/language_model/starts.py`).
 
 Two runs of `instructions` at a time take about seven minutes on two cores. The numbers of each are added to a file in
 docs/evidence when it ends, and a cell that stands there is not run again. A run that was interrupted resumes.

@@ -22,7 +22,7 @@ from tempo_trl.rewards import SpanReward, mean_reward
 from tempo_trl.runs.recipes import read_recipe
 
 OF_ALL = "mean", "all", "pass", "distinct"  # metrics that are of no single criterion
-CRITERIA = {"orders": 9, "calls": 6, "word_sums": 13, "directory": 5}  # that an answer is judged by
+CRITERIA = {"orders": 9, "calls": 6, "word_sums": 13, "products": 8, "directory": 5}  # that an answer is judged by
 Judge = Callable[..., list[list[SpanReward]]]
 
 

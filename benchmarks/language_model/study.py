@@ -154,5 +154,8 @@ TUNED_ORDERS = _after_examples("orders", "tuned_orders", held_out=128, steps=12,
 DIRECTORY = _after_examples(
     "directory", "directory", held_out=256, steps=40, start=Start(300, 1e-4), **on_success("directory", agent=True)
 )
-ALL = TUNED_ORDERS, DIRECTORY, INSTRUCTIONS, ORDERS, *map(_with_criteria, ("calls", "word_sums"))
+PRODUCTS = _after_examples(
+    "products", "products", held_out=256, steps=60, start=Start(64, 1e-4), **on_success("products", agent=False)
+)
+ALL = TUNED_ORDERS, PRODUCTS, DIRECTORY, INSTRUCTIONS, ORDERS, *map(_with_criteria, ("calls", "word_sums"))
 STUDIES = {study.name: study for study in ALL}

@@ -1,7 +1,7 @@
 """The tasks of our studies, drawn from a seed without a download: a recipe names `benchmarks.tasks.NAME.load`.
 
-`calls`, `word_sums` and `instructions` are for SmolLM2-135M-Instruct, like the package's `orders`; `rooms` is a world
-for an agent. Their recipes are in `benchmarks/recipes`.
+`calls`, `word_sums`, `instructions`, `products` and the agent's `directory` are for SmolLM2-135M-Instruct, like the
+package's `orders`; `rooms` is a world for a tiny agent. Their recipes are in `benchmarks/recipes`.
 """
 
 from importlib import import_module
