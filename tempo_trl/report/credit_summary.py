@@ -63,11 +63,8 @@ class CreditSummary:
 
     def facts(self) -> str:
         """The counts behind the share, in a line."""
-        some = f"a non-zero |{self.terms.added}|"
-        return (
-            f"{self.branch:,} of {self.count:,} tokens have {some} · all rewards are equal in {self.flat:,} of "
-            f"{self.groups:,} groups"
-        )
+        of_tokens = f"{self.branch:,} of {self.count:,} tokens have a non-zero |{self.terms.added}|"
+        return f"{of_tokens} · all rewards are equal in {self.flat:,} of {self.groups:,} groups"
 
     def _add_tokens(self, frame: pd.DataFrame) -> None:
         frame = frame[frame["loss"]]

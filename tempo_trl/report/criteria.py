@@ -82,8 +82,10 @@ def _change(rows: pd.DataFrame) -> str:
 
 def _most_credit(rows: pd.DataFrame) -> str:
     found = statistics(rows)
-    name = found["mass"].idxmax()
-    own, share = found.loc[name], found["mass"][name] / (found["mass"].sum() or 1.0)
+    name, total = found["mass"].idxmax(), found["mass"].sum()
+    if not total:
+        return "No criterion has credit: in each group its rewards are equal."
+    own, share = found.loc[name], found["mass"][name] / total
     largest = rows.loc[rows["credit"].where(rows["name"] == name).abs().idxmax()]
     places = (
         "all tokens" if np.isnan(own["begin"]) else f"tokens {own['begin'] + 1:.0f} to {own['end']:.0f}, on average"

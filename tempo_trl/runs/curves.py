@@ -67,10 +67,9 @@ def curves_png(log: list[dict]) -> bytes | None:
     for axes, (title, curve) in zip(figure.subplots(1, len(found), squeeze=False)[0], found.items(), strict=True):
         marker = "." if len(curve.steps) < 20 else ""
         axes.plot(curve.steps, curve.value, color=METHODS["tempo"].colour, linewidth=1.5, marker=marker)
-        axes.set(title=title, xlabel="step")
-        axes.title.set_fontsize("medium")
+        axes.set_title(title, fontsize="medium")
+        axes.set_xlabel("step")
         axes.grid(alpha=0.3)
-        axes.spines[["top", "right"]].set_visible(False)
     image = io.BytesIO()
     figure.savefig(image, dpi=120, format="png", metadata={"Software": None})  # the same bytes every time
     return image.getvalue()

@@ -55,9 +55,8 @@ def without_secrets(settings: dict) -> dict:
 def secrets_in(content: bytes, secrets: set[str]) -> bool:
     """Whether `content` contains one of `secrets` or anything that looks like a Hub token."""
     forms = {form for secret in secrets for form in (secret, _in_json(secret))}
-    return any(form.encode() in content for form in forms) or bool(
-        HUB_TOKEN.search(content.decode("utf-8", errors="ignore"))
-    )
+    looks_like_one = HUB_TOKEN.search(content.decode(errors="ignore"))
+    return bool(looks_like_one) or any(form.encode() in content for form in forms)
 
 
 def move_token_to_environment(training_args) -> None:

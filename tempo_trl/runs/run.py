@@ -93,8 +93,7 @@ def _read_run(folder: Path, label: str | None) -> Run:
     identity = _of_record(record) if record else {"method": place_of(folder).name}
     identity |= {"method": label} if label else {}
     started = record.get("started", "") if home == place_of(folder) else ""
-    settings = record.get("config") or {}
-    return Run(folder, **identity, log=log, results=results, settings=settings, started=started)
+    return Run(folder, **identity, log=log, results=results, settings=record.get("config") or {}, started=started)
 
 
 def _of_record(record: dict) -> dict:

@@ -112,6 +112,9 @@ def test_the_lesson_names_what_rose_and_fell_and_where_most_credit_lies(tmp_path
     summary.add(recorded_groups(tmp_path, 7))
     changed = "From step 0 to step 7 the mean reward rose most for “city” (0.50 to 1.00) and fell most for “item”"
     assert lesson(summary.criteria) == f'{changed} (0.67 to 0.00). {most} +0.87 at “"Oslo"”.'
+    assert lesson(summary.criteria.assign(credit=0.0)).endswith(
+        "No criterion has credit: in each group its rewards are equal."
+    )
     assert lesson(summary.criteria.assign(credit=np.nan)) == lesson(summary.criteria[:0]) == ""
 
 
