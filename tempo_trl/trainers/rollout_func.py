@@ -6,6 +6,7 @@ from typing import Any
 from transformers import PreTrainedTokenizerBase
 from trl.trainer.grpo_trainer import RolloutFunc
 
+OF_TRL = ("prompt_ids", "completion_ids", "logprobs", "env_mask")
 SHORT = 16  # characters of a prompt that may stand in another by chance
 
 
@@ -33,19 +34,13 @@ def checked_rollout(rollout: RolloutFunc) -> Callable:
 
 def _check_counts(output: dict[str, Any], rows: int) -> None:
     """Every list has one entry per prompt. Fields of its own may be single values, which TRL gives to all rows."""
-    for name in ("prompt_ids", "completion_ids", "logprobs", "env_mask"):
-        values = output.get(name)
-        if values is not None and len(values) != rows:
+    for name, values in output.items():
+        is_column = isinstance(values, list) or (name in OF_TRL and values is not None)
+        if is_column and len(values) != rows:
             raise ValueError(
                 f"`rollout_func` must return one row per prompt, got {len(values)} rows of `{name}` for {rows} "
                 "prompts, which TRL has already repeated `num_generations` times. Return one completion for each, in "
-                "the order of the prompts."
-            )
-    for name, values in output.items():
-        if isinstance(values, list) and len(values) != rows:
-            raise ValueError(
-                f"`rollout_func` must return one value per prompt in `{name}`, which reward functions get as a "
-                f"column; got {len(values)} values for {rows} prompts."
+                "the order of the prompts, and in other lists one value for each."
             )
 
 

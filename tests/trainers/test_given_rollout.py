@@ -52,7 +52,7 @@ WRONG = {
         changed(env_mask=lambda output: [[0.5] * len(row) for row in output["completion_ids"]]),
         r"1 for each token .* `env_mask`, got 0.5 in row 0",
     ),
-    "a column too short": (changed(score=lambda output: [1.0] * 7), "in `score`, .* got 7 values for 8 prompts"),
+    "a column too short": (changed(score=lambda output: [1.0] * 7), "got 7 rows of `score` for 8 prompts"),
 }
 
 
