@@ -31,27 +31,16 @@ class TurnRewards(NamedTuple):
         return turn_returns(self.steps, self.turns, self.reward, gamma)
 
     def whole_returns(self) -> torch.Tensor:
-        """Undiscounted return of each completion, `(R,)`, float64; NaN where unscorable: [`whole_returns`]."""
-        return whole_returns(self.returns(), self.reward)
+        """
+        Undiscounted return of each completion, `(R,)`, float64; NaN where unscorable.
 
-
-def whole_returns(returns: torch.Tensor, reward: torch.Tensor) -> torch.Tensor:
-    """
-    The return from the first turn on of each completion, `(R,)`, float64; NaN where unscorable.
-
-    A completion without any turn has its own reward. It has no credit, because it has no token of a turn, but it
-    counts among the completions of its group: in their mean, in their standard deviation, and as one of the others.
-    Without rewards per turn it counts in the same way.
-
-    Args:
-        returns (`torch.Tensor` of shape `(R, N)`, float64):
-            Return from each turn on; NaN where unscorable, and where a row has no such turn.
-        reward (`torch.Tensor` of shape `(R,)`):
-            Reward of the whole completion; NaN where unscorable.
-    """
-    reward = reward.double()
-    first = returns[:, 0] if returns.shape[1] else reward
-    return torch.where(first.isnan(), reward, first)
+        A completion without any turn has its own reward. It has no credit, because it has no token of a turn, but it
+        counts among the completions of its group: in their mean, in their standard deviation, and as one of the
+        others. Without rewards per turn it counts in the same way.
+        """
+        returns, reward = self.returns(), self.reward.double()
+        first = returns[:, 0] if returns.shape[1] else reward
+        return torch.where(first.isnan(), reward, first)
 
 
 def return_scale(

@@ -93,23 +93,8 @@ class Critic:
             torch.save(self.scheduler.state_dict(), folder / SCHEDULER)
 
     def load(self, folder: Path) -> None:
-        """Resume from the files that `save` wrote.
-
-        Raises:
-            ValueError: if `folder` has no critic, or a critic of another shape.
-        """
-        if not (folder / MODEL).is_file():
-            raise ValueError(
-                f"The checkpoint has no critic, expected {folder / MODEL}. It is not from a PPO run, or its critic "
-                "was deleted. Resume from another checkpoint, or start a new run with this one as the `model`."
-            )
-        try:
-            load_model(self.module, folder / MODEL)  # through the host's memory: the device holds one critic
-        except RuntimeError as error:
-            raise ValueError(
-                f"The critic in {folder} does not match this run's: {error}. Set `shared_trunk` and "
-                "`critic_model_name_or_path` as in the run that saved the checkpoint."
-            ) from error
+        """Resume from the files that `save` wrote. They must be of a critic of this kind: torch names what is not."""
+        load_model(self.module, folder / MODEL)  # through the host's memory: the device holds one critic
         for part, file in ((self.optimizer, OPTIMIZER), (self.scheduler, SCHEDULER)):
             if (folder / file).is_file():  # not with `save_only_model`
                 part.load_state_dict(torch.load(folder / file, map_location="cpu", weights_only=True))

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from tempo_trl.credit import prefix_values, td_errors, tempo_advantages
 
-from .groups import PAD, advantages_by_definition, as_tensors, groups, padded, values_by_definition
+from .groups import advantages_by_definition, as_tensors, groups, padded, values_by_definition
 
 
 @settings(max_examples=400)
@@ -88,14 +88,6 @@ def test_a_flat_group_in_a_batch_with_spread_gets_exactly_zero_under_batch_scali
     advantages = tempo_advantages(ids, lengths, rewards, 3, scale_rewards="batch")
     assert advantages[:3].count_nonzero() == 0
     assert advantages[3:].count_nonzero() == 3
-
-
-@pytest.mark.parametrize("dtype", [torch.uint8, torch.int16, torch.int32, torch.int64])
-def test_any_integer_dtype_gives_the_same_values(dtype):
-    ids, lengths, rewards = as_tensors([[0, 1, PAD], [0, 1], [0, PAD], [0, 1, PAD, PAD]], [1.0, 0.0, 0.0, 1.0])
-    torch.testing.assert_close(
-        prefix_values(ids.to(dtype), lengths.to(torch.int32), rewards, 4), prefix_values(ids, lengths, rewards, 4)
-    )
 
 
 def test_ids_beyond_32_bits_and_negative_ids_are_told_apart():

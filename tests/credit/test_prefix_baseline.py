@@ -106,14 +106,6 @@ def test_on_grown_trees_the_whole_branch_is_left_out(rewards, learned):
     np.testing.assert_allclose(computed, expected, **EXACT)
 
 
-@given(groups(), COVARIANCES)
-def test_segments_of_one_row_each_are_leave_one_out(case, learned):
-    rows, rewards, num_generations = case
-    own = [[i] * len(row) for i, row in enumerate(rows)]
-    computed = in_double(rows, rewards, num_generations, learned, own)
-    np.testing.assert_array_equal(computed, in_double(rows, rewards, num_generations, learned))
-
-
 @given(groups(min_size=2, rewards=FINITE))
 def test_prefixes_that_tell_nothing_are_rloo(case):
     rows, rewards, size = case

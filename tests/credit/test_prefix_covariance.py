@@ -18,7 +18,6 @@ from tempo_trl.credit.prefix_covariance import (
     PrefixCovariance,
     pair_statistics,
     pairwise_lcp,
-    predictor,
 )
 
 from .groups import as_tensors, common, groups, std
@@ -176,14 +175,3 @@ def test_the_curve_shows_where_rewards_are_decided():
     assert told_after(9) == pytest.approx([0.0, 0.0, 0.0], abs=0.1)
     # A pair that shares no token has different first ones: 1/7 of the variance that these decide lies below 0.
     assert told_after(0, 2) == pytest.approx([0.5 + 0.5 / 7, 0.5 + 0.5 / 7, 0.98], abs=0.1)
-
-
-def test_a_prediction_from_many_systems_is_that_of_each_alone(monkeypatch):
-    rng = np.random.default_rng(0)
-    correlations, group = np.full((3, 5, 5), 0.4), np.array([0, 2, 1, 1])
-    others = rng.random((4, 5)) < 0.7
-    rewards = np.where(others, rng.normal(size=(4, 5)), 0.0)
-    together = predictor(correlations, group, others, rewards)
-    monkeypatch.setattr("tempo_trl.credit.prefix_covariance.SOLVED_AT_ONCE", 1)
-    for ours, theirs in zip(together, predictor(correlations, group, others, rewards), strict=True):
-        np.testing.assert_array_equal(ours, theirs)

@@ -49,15 +49,6 @@ def test_predicted_baselines_are_those_of_a_prompt_that_is_the_token_before_the_
     assert covariance_of(case, prompts).explained == pytest.approx(covariance_of(longer).explained)
 
 
-@given(cases(), st.integers(-5, 5))
-def test_one_prompt_for_all_changes_nothing(drawn, number):
-    case, prompts = drawn
-    alike = torch.full_like(prompts, number)
-    assert tempo_advantages(*case, prompts=alike).equal(tempo_advantages(*case))
-    learned = covariance_of(case)
-    assert prefix_baselines(*case, learned, prompts=alike).equal(prefix_baselines(*case, learned))
-
-
 @given(cases())
 def test_a_prompt_for_each_row_is_grpo(drawn):
     case, prompts = drawn

@@ -143,28 +143,6 @@ def test_one_criterion_without_a_place_is_grpo(case, scale_rewards, trace_lambda
     assert torch.equal(advantages, (grpo[:, None] * inside).float())
 
 
-@FEW
-@given(judged(rewards=st.sampled_from([0.0, 1.0, 0.25]), min_criteria=1, most_places=0))
-def test_criteria_without_a_place_and_without_a_scale_are_grpo_on_their_weighted_sum(case):
-    rewards, starts, ends, lengths, width, size = as_tensors(case)
-    weights = torch.tensor([1.0, -0.5, 3.0], dtype=torch.float64)[: rewards.shape[1]]
-    ours = span_advantages(
-        rewards, starts, ends, lengths, width, size, weights=weights, scale_rewards="none", trace_lambda=0.5
-    )
-    grpo = outcome_advantages((rewards * weights).sum(dim=1), size, "none")
-    inside = torch.arange(width) < lengths[:, None]
-    torch.testing.assert_close(ours, (grpo[:, None] * inside).float(), **EXACT)
-
-
-@FEW
-@given(judged(min_criteria=1, most_places=1), SCALES, LAMBDAS)
-def test_one_place_may_be_given_without_a_dimension_of_places(case, scale_rewards, trace_lambda):
-    rewards, starts, ends, *rest = as_tensors(case, most_places=1)
-    options = {"scale_rewards": scale_rewards, "trace_lambda": trace_lambda}
-    flat = span_advantages(rewards, starts[..., 0], ends[..., 0], *rest, **options)
-    assert torch.equal(flat, span_advantages(rewards, starts, ends, *rest, **options))
-
-
 # Equivariances
 
 
@@ -180,14 +158,6 @@ def test_groups_see_each_other_only_in_the_scale_of_the_batch(case, scale_reward
             rewards[own], starts[own], ends[own], lengths[own], width, size, all_rewards=rewards, **options
         )
         torch.testing.assert_close(together[own], alone, **EXACT)
-
-
-def test_rewards_of_any_dtype_give_float32():
-    starts, ends, lengths = torch.tensor([[1]] * 2), torch.tensor([[2]] * 2), torch.tensor([2, 2])
-    for dtype in (torch.float16, torch.bfloat16, torch.float32, torch.float64, torch.int64):
-        advantages = span_advantages(torch.tensor([[0], [1]], dtype=dtype), starts.int(), ends.int(), lengths, 2, 2)
-        assert advantages.dtype == torch.float32
-        assert advantages[:, 1].tolist() == pytest.approx([-0.707, 0.707], abs=1e-3)
 
 
 # What TRL logs

@@ -90,13 +90,6 @@ def test_completions_that_part_at_once_get_the_outcome_and_one_td_error_of_the_s
     torch.testing.assert_close(tempo[:, 0], 2 * grpo[:, 0], **EXACT)
 
 
-@given(st.lists(FINITE, min_size=4, max_size=4))
-def test_identical_completions_get_grpos_advantage_bit_for_bit(rewards):
-    ids, lengths, reward_tensor = as_tensors([[0, 1, 2]] * 4, rewards)
-    tempo = tempo_advantages(ids, lengths, reward_tensor, 4)
-    assert torch.equal(tempo, tempo_advantages(ids, lengths, reward_tensor, 4, td_coef=0.0))
-
-
 @given(groups(), st.permutations(range(10)))
 def test_renaming_tokens_changes_nothing(case, names):
     rows, rewards, size = case
@@ -137,17 +130,6 @@ def test_the_tree_counts_states_branches_and_duplicates(case):
     for i, row in enumerate(rows):
         group = [r for j, r in enumerate(rows) if j // size == i // size and j != i]
         assert closest[i] == max((common(row, other) for other in group), default=-1)
-
-
-@given(single_group(ends_with_eos=True))
-def test_the_papers_branch_count_is_the_child_edges_of_branching_nodes(case):
-    rows, _, size = case
-    ids, lengths, _ = as_tensors(rows, [0.0] * size)
-    distinct = {tuple(row) for row in rows}
-    assume(len(distinct) > 1 and not any(a != b and b[: len(a)] == a for a in distinct for b in distinct))
-    children = build_prefix_tree(ids.numpy(), lengths.numpy(), size).num_children()
-    branching = children[children > 1]
-    assert branching.sum() == len(distinct) + len(branching) - 1
 
 
 @given(groups())

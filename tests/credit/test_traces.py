@@ -1,10 +1,9 @@
-"""Eligibility traces against their definition in loops, and what they cost at T = 16,384."""
+"""Eligibility traces against their definition in loops, and what takes time in them."""
 
 import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from torch.utils._python_dispatch import TorchDispatchMode
 
 from tempo_trl.credit.gae import at_last_token, gae
 from tempo_trl.credit.spans import placed_credit
@@ -42,35 +41,6 @@ def test_the_gradient_is_the_trace_transposed(width, style):
     for j in range(width):
         expected = sum(decay_of(t, t - j, 0.9, style) * upstream[0, t] for t in range(j, width))
         torch.testing.assert_close(x.grad[0, j], expected)
-
-
-class Cost(TorchDispatchMode):
-    """Counts operations, and the bytes of all that they return, views included."""
-
-    operations = size = 0
-
-    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
-        result = func(*args, **(kwargs or {}))
-        self.operations += 1
-        self.size += result.numel() * result.element_size() if isinstance(result, torch.Tensor) else 0
-        return result
-
-
-def cost_of(width: int, style: str) -> tuple[int, int]:
-    with Cost() as cost:
-        eligibility_trace(torch.ones(1, width), 0.99, style)
-    return cost.operations, cost.size
-
-
-@pytest.mark.parametrize(("style", "mebibytes"), [("recent", 1.25), ("both", 4.5)])
-def test_the_trace_is_linear_in_bytes_and_logarithmic_in_operations(style, mebibytes):
-    operations, size = cost_of(16384, style)
-    shorter_operations, shorter_size = cost_of(8192, style)
-    print(f"{style}: {operations} operations, {size / 2**20:.2f} MiB")
-    assert size < mebibytes * 2**20 < 16384 * 16384 * 4 / 100
-    assert size < 2.02 * shorter_size
-    assert operations - shorter_operations <= 30 < operations  # one more level, whatever T
-    assert operations < 500
 
 
 @pytest.mark.parametrize("style", STYLES)
