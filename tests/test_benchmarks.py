@@ -18,23 +18,19 @@ from tempo_trl.tree_forward.packed_rows import PackedRows
 REPOSITORY = Path(__file__).parents[1]
 
 
-@pytest.fixture(scope="module")
-def report(tmp_path_factory, quick_python_of_module) -> str:
-    """The report of all sections on a CPU."""
-    path = tmp_path_factory.mktemp("gpu") / "report.md"
-    command = [sys.executable, "-m", "benchmarks.gpu", "--device", "cpu", "--tiny", "--output", str(path)]
-    done = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True)
-    assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
-    return path.read_text()
-
-
 def rows_of(report: str, section: str) -> dict[str, str]:
     (part,) = (part for part in report.split("## ") if part.startswith(sections.SECTIONS[section]))
     return dict(re.findall(r"^\| (.+?) \| (.+?) \|$", part, re.MULTILINE))
 
 
 @pytest.mark.matrix
-def test_every_section_of_the_report_for_a_gpu_runs_on_a_cpu_too(report):
+@pytest.mark.usefixtures("quick_python")
+def test_every_section_of_the_report_for_a_gpu_runs_on_a_cpu_too_and_compares_both_methods(tmp_path):
+    path = tmp_path / "report.md"
+    command = [sys.executable, "-m", "benchmarks.gpu", "--device", "cpu", "--tiny", "--output", str(path)]
+    done = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
+    report = path.read_text()
     assert report.count("## ") == len(sections.SECTIONS)
     assert re.search(r"CPU; torch .*; commit (unknown|[0-9a-f]{7})( with changes)?\. ", report)
     assert "Times mean nothing in this form." in report
@@ -54,10 +50,6 @@ def test_every_section_of_the_report_for_a_gpu_runs_on_a_cpu_too(report):
     ]
     assert len(on_tree) == 4
     assert all(apart < limits[name] for name, apart in on_tree)
-
-
-@pytest.mark.matrix
-def test_steps_of_both_methods_and_their_credit_are_compared(report):
     figures = rows_of(report, "paired")
     assert re.fullmatch(r"\d+\.\d{3}", figures["TEMPO's step / GRPO's, median of 2 pairs"])
     assert 0 < float(figures["our share of TEMPO's step"].removesuffix(" %")) < 100
@@ -83,23 +75,14 @@ def test_the_run_for_a_gpu_takes_one_of_the_devices_that_it_was_granted(granted,
     assert printed.rpartition("used:")[2].strip() == used
 
 
-@pytest.fixture(scope="module")
-def trained() -> tuple[gpu.PairedTrainer, gpu.Meter]:
-    return gpu.train(torch.device("cpu"), gpu.TINY, pairs=2)
-
-
-def test_both_methods_take_every_other_step(trained):
-    trainer, meter = trained
+def test_both_methods_take_every_other_step_and_credit_that_did_not_train_is_found_out():
+    trainer, meter = gpu.train(torch.device("cpu"), gpu.TINY, pairs=2)
     assert len(meter.seconds) == gpu.WARM_UP + 4
     assert len(trainer.batches) == len(trainer.ours_after) == len(meter.seconds) // 2
     assert all(batch.advantages.shape == (16, 16) for batch in trainer.batches)
     assert 0 < trainer.ours < sum(meter.seconds)
-
-
-def test_credit_that_did_not_train_is_found_out(trained):
-    batches = trained[0].batches
-    assert gpu.differences(batches)[0] == 0
-    bent = [batch._replace(advantages=batch.advantages + 1e-3) for batch in batches]
+    assert gpu.differences(trainer.batches)[0] == 0
+    bent = [batch._replace(advantages=batch.advantages + 1e-3) for batch in trainer.batches]
     with pytest.raises(AssertionError, match="not close"):
         gpu.differences(bent)
 

@@ -96,7 +96,7 @@ def tempo(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory):
-    """Folder of two steps of TEMPO by the command, with a checkpoint after each and its trees recorded."""
+    """Folder of two steps of TEMPO by the command, with checkpoints, and its trees recorded."""
     folder = tmp_path_factory.mktemp("run") / "tempo"
     assert train.main(arguments(f"{FOLDER}/tempo", folder, SAVED)) == 0
     yield folder

@@ -13,12 +13,12 @@ import tempo_trl
 from tempo_trl.version import TRL
 
 ROOT = Path(__file__).parents[1]
+SETUP = ConfigParser()
+SETUP.read(ROOT / "setup.cfg")
 
 
 def test_every_package_is_installed():
-    setup = ConfigParser()
-    setup.read(ROOT / "setup.cfg")
-    named = set(setup["options"]["packages"].split())
+    named = set(SETUP["options"]["packages"].split())
     there = {".".join(file.parent.relative_to(ROOT).parts) for file in (ROOT / "tempo_trl").rglob("__init__.py")}
     assert named == there | {"tempo_trl.recipes"}  # the folder beside the package
 
@@ -30,11 +30,8 @@ def test_imports_only_go_down_and_no_files_import_each_other_in_a_circle():
     assert result.returncode == 0, result.stdout + result.stderr
 
 
-def test_every_public_name_can_be_imported():
+def test_every_public_name_can_be_imported_and_type_checkers_see_it():
     assert all(getattr(tempo_trl, name) is not None for name in tempo_trl.__all__)
-
-
-def test_type_checkers_see_every_public_name():
     assert set(tempo_trl.__all__) == {*tempo_trl._PUBLIC, "__version__"}
     lines = [f"{name}: object = tempo_trl.{name}" for name in tempo_trl.__all__ if name != "__version__"]
     assert checked_types("\n".join(["import tempo_trl", *lines])) == []
@@ -76,10 +73,8 @@ def checked_types(script: str) -> list[str]:
 
 
 def test_the_version_of_trl_is_that_of_the_requirements():
-    setup = ConfigParser()
-    setup.read(ROOT / "setup.cfg")
     major, minor = map(int, TRL.split("."))
-    assert f"trl>={TRL},<{major}.{minor + 1}" in setup["options"]["install_requires"].split()
+    assert f"trl>={TRL},<{major}.{minor + 1}" in SETUP["options"]["install_requires"].split()
 
 
 def test_versions_agree():

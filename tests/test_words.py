@@ -14,15 +14,8 @@ import pytest
 
 REPOSITORY = Path(__file__).parents[1]
 PAGES = (
-    "README.md",
-    "CONTRIBUTING.md",
-    "CHANGELOG.md",
-    "Makefile",
-    "docs",
-    "recipes",
-    "tempo_trl",
-    "benchmarks",
-    "examples",
+    *("README.md", "CONTRIBUTING.md", "CHANGELOG.md", "Makefile"),
+    *("docs", "recipes", "tempo_trl", "benchmarks", "examples"),
 )
 SUFFIXES = (".py", ".md", ".yaml", ".slurm", ".html", "Makefile")
 COUNTS = "bytes|tokens|completions|prompts|answers|episodes|updates|generations|lines?|rows?|columns?|files?|batches"
