@@ -97,8 +97,8 @@ def parse(argv: list[str]) -> RunArguments:
     sources = {"task": script.task, "dataset_name": script.dataset_name, "datasets": arguments.mixture.datasets}
     named = [name for name, value in sources.items() if value]
     if len(named) != 1:
-        got, change = (" and ".join(named), "Remove all but one") if named else ("no training data", "Set one of them")
-        raise ValueError(f"got {got}, expected exactly one of {', '.join(sources)}. {change}.")
+        got = " and ".join(named) or "no training data"
+        raise ValueError(f"got {got}, expected exactly one of {', '.join(sources)}. Set one.")
     if arguments.model.model_name_or_path is None and script.task not in BUILT_IN:
         raise ValueError("got no model. Set `model_name_or_path` to a folder or to a model on the Hub.")
     settings = import_module("tempo_trl.trainers.settings")  # here, because `--help` must not wait for torch

@@ -33,7 +33,7 @@ def check(argv: list[str]) -> None:
             processes = launch._validate_launch_command(deepcopy(launched))[0].num_processes or 1
         with patch.object(GRPOConfig, "world_size", processes):
             arguments = parse([*launched.training_script_args, "--use_cpu", "true"])
-        train_dataset = run_inputs(arguments).train_dataset
+        train_dataset = run_inputs(arguments)["train_dataset"]
         folder = Path(arguments.training.output_dir).absolute()
         TemporaryDirectory(dir=next(path for path in (folder, *folder.parents) if path.exists())).cleanup()
     except (OSError, ImportError) as error:

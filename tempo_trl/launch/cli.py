@@ -21,13 +21,10 @@ Any field of a recipe is also a flag, and flags override the recipe: --learning_
 Other flags (--num_processes 2) are passed on to `accelerate launch`.
 
 examples:
-  tempo-trl train --config sums/tempo
-  tempo-trl train --config qwen3-1.7b/math/tempo --resume_from_checkpoint last
+  tempo-trl train --config sums/tempo --resume_from_checkpoint last
   tempo-trl train --config qwen3-4b/math/two_gpus/tempo --accelerate_config zero2 --num_processes 2 --check
-
-The same without this launcher:
-  accelerate launch --config_file recipes/accelerate/single_gpu.yaml -m tempo_trl.train --config qwen3-1.7b/math/tempo
 """
+AS_WRITTEN = {"formatter_class": argparse.RawDescriptionHelpFormatter}  # of an epilog
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -70,12 +67,8 @@ def command_parser() -> argparse.ArgumentParser:
 
     _add_train(verbs)
 
-    verb = verbs.add_parser(
-        "evaluate",
-        help="evaluate a model on benchmarks: accuracy, avg@n, pass@k, maj@n with intervals",
-        epilog=EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    meaning = "evaluate a model on benchmarks: accuracy, avg@n, pass@k, maj@n with intervals"
+    verb = verbs.add_parser("evaluate", help=meaning, epilog=EXAMPLES, **AS_WRITTEN)
     add_flags(verb)
     verb.set_defaults(run=main_of("tempo_trl.evaluation.evaluate"))
 
@@ -100,25 +93,16 @@ def command_parser() -> argparse.ArgumentParser:
 
 
 def _add_train(verbs) -> None:
-    verb = verbs.add_parser(
-        "train",
-        help="train a model from a recipe",
-        epilog=TRAINING,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        usage="tempo-trl train --config RECIPE [--accelerate_config NAME] [--FIELD VALUE ...]",
-    )
+    usage = "tempo-trl train --config RECIPE [--accelerate_config NAME] [--FIELD VALUE ...]"
+    verb = verbs.add_parser("train", help="train a model from a recipe", usage=usage, epilog=TRAINING, **AS_WRITTEN)
     verb.add_argument("--config", metavar="RECIPE", help="a YAML file, or the name of a recipe in this package")
     verb.add_argument("--method", metavar="NAME", help=f"trainer and configuration: {', '.join(METHODS)}")
-    verb.add_argument(
-        "--accelerate_config",
-        metavar="NAME",
-        help="a file, or single_gpu, ddp, zero2, zero3, zero3_offload, fsdp2, multi_node, or a name of TRL's",
-    )
+    names = "single_gpu, ddp, zero2, zero3, zero3_offload, fsdp2, multi_node"
+    verb.add_argument("--accelerate_config", metavar="NAME", help=f"a file, or {names}, or a name of TRL's")
     verb.add_argument("--check", action="store_true", help="build configuration and data as the run would, and stop")
     verb.add_argument("--show", metavar="RECIPE", help="print a recipe with the fields of the recipes that it extends")
-    verb.add_argument(
-        "--resume_from_checkpoint", metavar="last", help="resume from the last checkpoint, if there is one"
-    )
+    resume = "resume from the last whole checkpoint, if there is one"
+    verb.add_argument("--resume_from_checkpoint", metavar="last", help=resume)
     verb.add_argument("--help-fields", action="store_true", help="print every field with its meaning and default")
 
 
@@ -126,9 +110,8 @@ def _add_report_verbs(verbs) -> None:
     verb = verbs.add_parser("report", help="write an HTML report of runs: credit per token, trees, curves, pictures")
     verb.add_argument("runs", nargs="+", metavar="RUN_DIR", help="output folders of runs, which may still be training")
     verb.add_argument("-o", "--output", metavar="FILE", help="file to write (report.html in the first RUN_DIR)")
-    verb.add_argument(
-        "--no-pictures", dest="pictures", action="store_false", help="do not write PNG and SVG files beside it"
-    )
+    meaning = "do not write PNG and SVG files beside it"
+    verb.add_argument("--no-pictures", dest="pictures", action="store_false", help=meaning)
     verb.set_defaults(run=main_of("tempo_trl.report.command"))
 
     verb = verbs.add_parser("tree", help="draw the prefix tree of one recorded group in the terminal")
@@ -139,18 +122,15 @@ def _add_report_verbs(verbs) -> None:
     verb.set_defaults(run=main_of("tempo_trl.report.show_tree"))
 
     verb = verbs.add_parser("credit", help="compute tree and credit of any completions with rewards, without training")
-    verb.add_argument(
-        "completions", metavar="FILE.jsonl", help="one JSON object per completion: prompt, completion, reward or spans"
-    )
-    verb.add_argument(
-        "--tokenizer", metavar="NAME", help="tokenizer on the Hub or in a folder, needed for text and messages"
-    )
+    meaning = "one JSON object per completion: prompt, completion, reward or spans"
+    verb.add_argument("completions", metavar="FILE.jsonl", help=meaning)
+    meaning = "tokenizer on the Hub or in a folder, needed for text and messages"
+    verb.add_argument("--tokenizer", metavar="NAME", help=meaning)
     given = {"default": argparse.SUPPRESS}  # the defaults are those of the method's configuration
     verb.add_argument("--scale-rewards", choices=("group", "batch", "none"), help="as in GRPOConfig", **given)
     verb.add_argument("--td-coef", type=float, metavar="C", help="coefficient of TEMPO's TD error (1)", **given)
-    verb.add_argument(
-        "--trace-lambda", type=float, metavar="L", help="for `spans`: decay of credit before a place (0.9)", **given
-    )
+    meaning = "for `spans`: decay of credit before a place (0.9)"
+    verb.add_argument("--trace-lambda", type=float, metavar="L", help=meaning, **given)
     verb.add_argument("--groups", type=int, default=3, metavar="N", help="groups to print (%(default)s)")
     verb.add_argument("-o", "--output", metavar="FILE", help="also write the report to this HTML file")
     verb.set_defaults(run=main_of("tempo_trl.launch.credit"))

@@ -1,7 +1,7 @@
 """The prompts of a run: of a benchmark, of a built-in task, or of any dataset that TRL's scripts load."""
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from itertools import product
 from typing import TYPE_CHECKING
@@ -85,7 +85,7 @@ def _split(dataset: "DatasetDict", field: str, script_args: TrainArguments) -> "
     return dataset[name]
 
 
-def refuse_missing_columns(functions: list[Callable], *datasets: "Dataset | None") -> None:
+def refuse_missing_columns(functions: Iterable[Callable], *datasets: "Dataset | None") -> None:
     """
     Raise ValueError if a reward function needs a column that a dataset does not have, which a run would otherwise meet
     after it has loaded the model and sampled a batch.

@@ -10,7 +10,7 @@ import warnings
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import trl
 
@@ -25,18 +25,8 @@ from tempo_trl.runs.printing import replacing_unprintable
 from tempo_trl.runs.recipes import recipe_path
 
 if TYPE_CHECKING:
-    from datasets import Dataset
     from transformers import TrainerCallback
     from trl import GRPOConfig, GRPOTrainer
-
-
-class RunInputs(NamedTuple):
-    """What a trainer gets beside model and configuration: rewards, other functions by the trainer's names, data."""
-
-    reward_funcs: list
-    functions: dict
-    train_dataset: "Dataset"
-    eval_dataset: "Dataset | None"
 
 
 def build_trainer(arguments: RunArguments, callbacks: "list[TrainerCallback] | None" = None) -> "GRPOTrainer":
@@ -51,14 +41,11 @@ def build_trainer(arguments: RunArguments, callbacks: "list[TrainerCallback] | N
     } | (training_args.model_init_kwargs or {})
     trainer = class_of(script_args.method, "Trainer")(
         model=model_path(arguments),
-        reward_funcs=inputs.reward_funcs,
         args=training_args,
-        train_dataset=inputs.train_dataset,
-        eval_dataset=inputs.eval_dataset,
         callbacks=callbacks,
         quantization_config=trl.get_quantization_config(model_args),
         peft_config=trl.get_peft_config(model_args),
-        **inputs.functions,
+        **inputs,
     )
     for index, reward in enumerate(trainer.reward_funcs):
         if hasattr(reward, "with_tokenizer"):  # a `mean_reward`, which then judges the texts that span credit judges
@@ -66,9 +53,10 @@ def build_trainer(arguments: RunArguments, callbacks: "list[TrainerCallback] | N
     return trainer
 
 
-def run_inputs(arguments: RunArguments) -> RunInputs:
+def run_inputs(arguments: RunArguments) -> dict:
     """
-    The functions and the data of a run. They are loaded before the model, so that what is missing is met early.
+    The trainer's arguments that are functions or data. They are loaded before the model, so that what is missing is
+    met early.
 
     Raises:
         ImportError: the package that a reward function needs is not installed.
@@ -77,15 +65,16 @@ def run_inputs(arguments: RunArguments) -> RunInputs:
     """
     from tempo_trl.trainers.run import refuse_missing_extras  # here, because `--help-fields` must not wait for torch
 
-    reward_funcs, functions = load_rewards(arguments.script), load_functions(arguments.script)
+    functions = {"reward_funcs": load_rewards(arguments.script), **load_functions(arguments.script)}
+    of_places = [functions.get(name, []) for name in ("step_reward_funcs", "span_reward_funcs")]
     trainer = class_of(arguments.script.method, "Trainer")
     if hasattr(trainer, "check_functions"):  # TRL's own has none
-        trainer.check_functions(functions.get("step_reward_funcs"), functions.get("span_reward_funcs"))
-    refuse_missing_extras(reward_funcs)
+        trainer.check_functions(*of_places)
+    refuse_missing_extras(functions["reward_funcs"])
     train_dataset, eval_dataset = load_datasets(arguments)
-    rewards = [*reward_funcs, *functions.get("step_reward_funcs", []), *functions.get("span_reward_funcs", [])]
-    refuse_missing_columns([reward for reward in rewards if callable(reward)], train_dataset, eval_dataset)
-    return RunInputs(reward_funcs, functions, train_dataset, eval_dataset)
+    rewards = filter(callable, sum(of_places, functions["reward_funcs"]))
+    refuse_missing_columns(rewards, train_dataset, eval_dataset)
+    return functions | {"train_dataset": train_dataset, "eval_dataset": eval_dataset}
 
 
 def model_path(arguments: RunArguments) -> str:
@@ -143,14 +132,15 @@ def run(arguments: RunArguments, argv: Sequence[str] = (), callbacks: "list[Trai
     from tempo_trl.runs.redaction import move_token_to_environment
     from tempo_trl.trainers.checks import refuse_a_run_without_a_step
 
-    training_args = arguments.training
+    training_args, output_dir = arguments.training, Path(arguments.training.output_dir)
     checkpoint, dataset_name = checkpoint_to_resume(training_args), _dataset_name(arguments.script)
     move_token_to_environment(training_args)
     trainer = build_trainer(arguments, callbacks)
     if checkpoint is None and trainer.is_world_process_zero():
-        warn_of_an_earlier_run(Path(training_args.output_dir))
+        warn_of_an_earlier_run(output_dir)
     base = base_model(trainer.model.config.name_or_path)
-    record_run(trainer, argv, _recipe(argv), dataset_name, _settings(arguments), checkpoint is not None, base)
+    settings = {name: asdict(getattr(arguments, name)) for name in ("script", "model", "mixture")}
+    record_run(trainer, argv, _recipe(argv), dataset_name, settings, checkpoint is not None, base)
     if trainer.hub_model_id is not None:  # the main process of a run that pushes
         begin_pushing(trainer)
     result = trainer.train(resume_from_checkpoint=checkpoint)
@@ -160,7 +150,6 @@ def run(arguments: RunArguments, argv: Sequence[str] = (), callbacks: "list[Trai
     trainer.save_state()
     trainer.save_model(_internal_call=True)  # without a push, which would end the run if the Hub is unreachable
     if trainer.is_world_process_zero():
-        output_dir = Path(training_args.output_dir)
         try_to_write_card(output_dir, training_args.hub_model_id or output_dir.resolve().name)
     if training_args.do_eval:
         metrics = trainer.evaluate()
@@ -175,18 +164,11 @@ def warn_of_an_earlier_run(folder: Path) -> None:
     """Warn of files in the output folder that a run which starts from the beginning does not replace at once."""
     left = [*folder.glob("checkpoint-*"), *folder.glob("tempo/*trees_*.parquet")]
     if left:
-        warnings.warn(
-            f"{folder} has {left[0].name} of an earlier run, but this run starts from the beginning: a later resume "
-            "and the report would mix the two. Remove it, resume with `--resume_from_checkpoint last`, or set another "
-            "`output_dir`.",
-            stacklevel=2,
+        told = (
+            f"{folder} has {left[0].name} of an earlier run, but this run starts from the beginning, and a resume or"
         )
-
-
-def _settings(arguments: RunArguments) -> dict:
-    """Settings beside those of the trainer's config, for the record."""
-    mixture = {"mixture": asdict(arguments.mixture)} if arguments.mixture.datasets else {}
-    return {"script": asdict(arguments.script), "model": asdict(arguments.model), **mixture}
+        told += " the report would mix the two. Remove it, set another `output_dir`, or resume with"
+        warnings.warn(f"{told} `--resume_from_checkpoint last`.", stacklevel=2)
 
 
 def end(trainer: "GRPOTrainer") -> None:

@@ -17,7 +17,7 @@ from trl import GRPOTrainer
 from tempo_trl.data import BENCHMARKS
 from tempo_trl.demo.task import policy_path
 from tempo_trl.launch.arguments import launch_arguments, parse
-from tempo_trl.launch.train import _dataset_name, _settings, build_trainer, checkpoint_to_resume, load_datasets, main
+from tempo_trl.launch.train import _dataset_name, build_trainer, checkpoint_to_resume, load_datasets, main
 from tempo_trl.runs.recipes import accelerate_config_path
 from tests.data.rows import GOLD, HUB_ROWS, write_file
 
@@ -246,8 +246,7 @@ def test_a_dataset_mixture_is_read_as_trl_reads_it(tiny_model, tmp_path):
     mixture = "datasets:\n" + "".join(f"  - path: {folder}\n" for folder in folders)
     argv = ["--model_name_or_path", tiny_model, "--reward_funcs", PARITY, "--output_dir", str(tmp_path / "out")]
     arguments = parse([*recipe(tmp_path, mixture), *argv, *ON_CPU])
-    assert [each["path"] for each in _settings(arguments)["mixture"]["datasets"]] == [*map(str, folders)]
-    assert "mixture" not in _settings(parse(GIVEN))
+    assert [each.path for each in arguments.mixture.datasets] == [*map(str, folders)]
     trainer = build_trainer(arguments)
     assert sorted(trainer.train_dataset["prompt"]) == ["one?"] * 3 + ["two?"] * 3
 
