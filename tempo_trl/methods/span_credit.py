@@ -158,8 +158,7 @@ class SpanCreditTrainer(TokenCreditTrainer):
     reads_criteria = True
 
     def _prepare_credit(self):
-        self._batches_of: Counter[str] = Counter()  # in which a criterion was judged, by its name in the log
-        self._trained: set[str] = set()  # those that have had credit
+        self._batches_of, self._trained = Counter(), set()  # by names in the log: with the criterion; with credit
 
     def _log_credit(self, batch, rows, credit, totals):
         super()._log_credit(batch, rows, credit, totals)

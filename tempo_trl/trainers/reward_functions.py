@@ -119,11 +119,8 @@ class Calls:
         self.metrics: dict[str, tuple[float, float]] = {}  # (sum, count) by name, to be summed over ranks
         self.columns: dict[str, list] = defaultdict(list)  # of the table of completions
         self._keywords = keywords | {"log_metric": self._log_metric, "log_extra": self._log_extra}
-        self._running = {
-            index: asyncio.run_coroutine_threadsafe(self._awaited(function), loop)
-            for index, function in enumerate(functions)
-            if is_async_callable(function)
-        }
+        waits = [index for index, function in enumerate(functions) if is_async_callable(function)]
+        self._running = {i: asyncio.run_coroutine_threadsafe(self._awaited(functions[i]), loop) for i in waits}
 
     def result(self, index: int) -> Any:
         """What a function returns."""
