@@ -324,15 +324,3 @@ def test_without_lambda_an_earlier_token_that_changes_only_the_chances_of_the_pl
     assert true[1].item() == pytest.approx(0.25 * 2.0 * (4 / 5 - 1 / 5))
     assert expected_gradient(theta, [second], 2, 0.0)[1].item() == pytest.approx(0.0, abs=1e-7)
     assert 2 * expected_gradient(theta, [second], 2, 1.0)[1].item() == pytest.approx(true[1].item())
-
-
-def test_a_place_that_ends_before_its_reward_is_decided_is_biased_with_any_lambda():
-    """Tokens after a place get nothing of it: a place must reach the last token that its reward reads."""
-
-    def too_soon(tokens):
-        return goes_on(tokens)[0], (1, 2)
-
-    theta = logits(seed=1)
-    true, ours = true_gradient(theta, [too_soon]), 2 * expected_gradient(theta, [too_soon], 2, 1.0)
-    torch.testing.assert_close(ours[:4], true[:4], **CLOSE)
-    assert ours[4:].abs().max() < 1e-7 < 0.01 < true[4:].abs().max()
