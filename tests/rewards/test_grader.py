@@ -49,9 +49,9 @@ def test_a_child_that_never_replies_is_killed_and_replaced_and_its_question_stay
 
 IDLE_OR_BUSY = """
 import itertools, time
-from tempo_trl.rewards import grader_worker
+from tempo_trl.rewards import grader_worker, math_equality
 grader_worker.CPU_SECONDS = 0.2
-grader_worker.is_equal = lambda _, answer: all(itertools.count(1)) if answer == "busy" else time.sleep(0.5) is None
+math_equality.is_equal = lambda _, answer: all(itertools.count(1)) if answer == "busy" else time.sleep(0.5) is None
 grader_worker.main()
 """
 
