@@ -88,8 +88,7 @@ def test_token_ids_and_messages_are_a_prompt_too(tmp_path):
 
 def test_a_lone_surrogate_is_read_as_a_replacement_and_printed(tmp_path, capsys):
     rows = [{"prompt": "a\ud83d", "completion": [i], "reward": i} for i in range(2)]
-    output = str(tmp_path / "credit.html")
-    assert main(["credit", str(write(tmp_path, rows)), "-o", output]) == 0
+    assert main(["credit", str(write(tmp_path, rows)), "-o", str(tmp_path / "credit.html")]) == 0
     assert "a\ufffd" in capsys.readouterr().out
 
 

@@ -62,21 +62,16 @@ def test_recording_changes_no_weight(tiny_model, tmp_path):
     assert all(torch.equal(w, weights(on)[name]) for name, w in weights(off).items())
 
 
-def test_entropies_of_the_reference_model_are_not_recorded_as_the_policy_s(tiny_model, tmp_path):
-    """With LoRA the reference is the same model with its adapter off, and in such a run the only one to be asked."""
-    lora = {"peft_config": LoraConfig(r=4, target_modules="all-linear", task_type="CAUSAL_LM")}
-    train(tiny_model, tmp_path, beta=0.1, log_trees_steps=1, trainer=lora)
-    assert read_trees(tmp_path)["entropies"].isna().all()
-
-
 def test_entropies_are_there_where_trl_computes_log_probabilities_of_the_sampling_policy(tiny_model, tmp_path):
-    without = train(tiny_model, tmp_path / "a", **EVERY_STEP, max_steps=1)
-    assert read_trees(tmp_path / "a")["entropies"].isna().all()
-    train(tiny_model, tmp_path / "b", **EVERY_STEP, max_steps=1, steps_per_generation=2)
-    trees = read_trees(tmp_path / "b")
+    """With LoRA the reference is the same model with its adapter off: its entropies are not the policy's."""
+    lora = {"peft_config": LoraConfig(r=4, target_modules="all-linear", task_type="CAUSAL_LM")}
+    train(tiny_model, tmp_path / "reference", beta=0.1, log_trees_steps=1, trainer=lora)
+    train(tiny_model, tmp_path / "without", **EVERY_STEP, max_steps=1)
+    assert all(read_trees(tmp_path / name)["entropies"].isna().all() for name in ("reference", "without"))
+    model = train(tiny_model, tmp_path / "with", **EVERY_STEP, max_steps=1, steps_per_generation=2).model
+    trees = read_trees(tmp_path / "with")
     assert [len(row) for row in trees["entropies"]] == [len(row) for row in trees["completion_ids"]]
-    most = np.log(without.model.config.vocab_size)
-    assert all(((row > 0) & (row <= most)).all() for row in trees["entropies"])
+    assert all(((row > 0) & (row <= np.log(model.config.vocab_size))).all() for row in trees["entropies"])
 
 
 @pytest.mark.parametrize(("every", "expected"), [(1, [0, 2, 4, 6]), (3, [0, 4, 6]), (4, [0, 4]), (100, [0]), (0, [])])

@@ -6,24 +6,17 @@ from scipy import stats
 from tempo_trl.runs.curves import band, read_curve
 
 
-def test_a_curve_runs_over_steps():
+def test_a_curve_has_a_point_for_each_step_at_which_the_metric_is_a_number():
     log = [
         {"step": 2, "reward": 0.1},
         {"step": 4, "eval_reward": 0.5},
-        {"step": 4, "reward": 0.2},
-        {"step": 4, "train_runtime": 99.0},
+        {"step": 4, "reward": 0.2, "other": None},
+        {"step": 5, "reward": float("nan")},
     ]
     curve = read_curve(log, "reward")
-    assert curve.steps.tolist() == [2, 4]
-    assert curve.value.tolist() == [0.1, 0.2]
+    assert (curve.steps.tolist(), curve.value.tolist()) == ([2, 4], [0.1, 0.2])
     assert read_curve(log, "eval_reward").value.tolist() == [0.5]
-    assert read_curve([], "reward") is None
-
-
-def test_a_step_that_no_function_could_score_is_no_point_of_a_curve():
-    assert read_curve([{"step": 1, "reward": float("nan")}, {"step": 2, "reward": None}], "reward") is None
-    log = [{"step": 1, "reward": 0.1}, {"step": 2, "reward": float("nan")}, {"step": 3, "reward": 0.5}]
-    assert read_curve(log, "reward").steps.tolist() == [1, 3]
+    assert read_curve([], "reward") is read_curve(log[3:], "reward") is read_curve(log, "other") is None
 
 
 def test_the_band_is_students_interval_of_the_mean_over_seeds():

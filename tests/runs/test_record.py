@@ -105,16 +105,12 @@ def test_the_home_folder_and_its_owner_are_not_named(owner, tmp_path, monkeypatc
     assert read_record(tmp_path)["command"] == ["--train_file", "~/rows.jsonl"]
 
 
-def test_a_secret_that_json_escapes_is_hidden_and_found():
+def test_a_secret_that_json_escapes_is_hidden_and_found_and_words_of_a_vocabulary_are_none():
     secret = 'päss"word\\'
     assert json.loads(hide(json.dumps({"command": [f"url={secret}"]}), {secret})) == {"command": [f"url={HIDDEN}"]}
     assert secrets_in(json.dumps(secret).encode(), {secret})
-
-
-def test_words_of_a_model_s_vocabulary_are_no_secrets():
     settings = {"eos_token": "<|im_end|>", "pad_token_id": 3, "max_tokens": 5, "keys": ["a"], "hub_token": "x"}
     assert without_secrets(settings) == {"pad_token_id": 3, "max_tokens": 5, "keys": ["a"]}
-    assert hide("<|im_end|> stays", set()) == "<|im_end|> stays"
 
 
 def test_the_token_moves_to_where_the_client_looks_for_it(monkeypatch):
