@@ -1,7 +1,5 @@
 """Shuffle whole groups instead of rows, so that the completions of a prompt stay in one micro-batch."""
 
-import math
-import warnings
 from itertools import chain
 
 import numpy as np
@@ -42,19 +40,3 @@ def _taken(value, order: torch.Tensor):
     if isinstance(value, torch.Tensor):
         return value[order.to(value.device)] if value.ndim else value
     return [value[i] for i in order.tolist()] if isinstance(value, list) else value
-
-
-def warn_of_groups_cut_by_micro_batches(micro_batch: int, num_generations: int) -> None:
-    """Warn if micro-batches do not hold whole groups, and say what that costs."""
-    if micro_batch % num_generations:
-        parts, left = math.ceil(num_generations / micro_batch), micro_batch % num_generations
-        cut = f"a prompt is computed {parts} times instead of once"
-        if parts == 1:
-            cut = f"{left} of a group's {num_generations} completions are in one micro-batch, the rest in the next"
-        warnings.warn(
-            f"per_device_train_batch_size={micro_batch} is not a multiple of num_generations={num_generations}, so "
-            f"micro-batches split groups: {cut}. Make it a multiple of {num_generations} (and reduce "
-            "gradient_accumulation_steps by the same factor) so that tree_forward can share all common tokens.",
-            UserWarning,
-            stacklevel=4,
-        )

@@ -19,7 +19,7 @@ from tempo_trl.tree_forward.first_batch import (
     float32_is_rounded,
     shares_too_little,
 )
-from tempo_trl.tree_forward.group_shuffle import ROW, keep_groups_together, warn_of_groups_cut_by_micro_batches
+from tempo_trl.tree_forward.group_shuffle import ROW, keep_groups_together
 from tempo_trl.tree_forward.obstacles import first_obstacle
 from tempo_trl.tree_forward.packed_rows import PackedRows, pack_rows
 from tempo_trl.tree_forward.paths import Paths
@@ -86,8 +86,6 @@ class TreePass:
         self.state = State.UNTRIED
         if (reason := obstacle or first_obstacle(trainer)) is not None:
             self._leave(reason)
-        elif trainer.accelerator.is_main_process:
-            warn_of_groups_cut_by_micro_batches(trainer.args.per_device_train_batch_size, trainer.num_generations)
 
     @property
     def _asked(self) -> str:

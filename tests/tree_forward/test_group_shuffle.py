@@ -2,13 +2,12 @@
 
 from itertools import pairwise
 
-import pytest
 import torch
 from trl import GRPOTrainer
 
 from tempo_trl.tree_forward.group_shuffle import keep_groups_together
 
-from .models import TreeGRPOTrainer, model_of, trainer_of
+from .models import TreeGRPOTrainer
 from .running import ACCUMULATED, run
 
 
@@ -61,10 +60,3 @@ def test_micro_batches_of_a_run_hold_whole_groups_and_nothing_else_of_the_run_ch
         return sorted(map(tuple, ids.tolist()))
 
     assert rows(ours) == rows(stock)
-
-
-@pytest.mark.parametrize(("rows", "told"), [(4, "computed 2 times instead of once"), (12, "4 of a group's 8")])
-def test_micro_batches_that_cut_groups_are_told_with_the_arithmetic(rows, told, tmp_path):
-    options = {"num_generations": 8, "per_device_train_batch_size": rows, "gradient_accumulation_steps": 2}
-    with pytest.warns(UserWarning, match=f"={rows} is not a multiple of num_generations=8, .*{told}"):
-        trainer_of(model_of("qwen3"), tmp_path, **options)

@@ -38,11 +38,3 @@ def test_the_packing_ratio_is_that_of_all_ranks(run):
     ]
     assert logged[0] == logged[1]
     assert all(ratio > 2 for ratio in logged[0] if ratio is not None)
-
-
-def test_the_first_rank_tells_of_groups_that_are_cut_and_the_others_do_not(run):
-    """A micro-batch of 12 rows holds three quarters of a group of 16, which is told when the trainer is made."""
-    told = [rank["told"] for rank in run("ddp", "on", "off_policy")[1]]
-    assert len(told[0]) == 1
-    assert "is not a multiple of num_generations" in told[0][0]
-    assert told[1] == []

@@ -5,8 +5,6 @@ model and two iterations, unless it is on policy: then the first pass that is me
 the rank logged, and the consolidated model to FOLDER.
 """
 
-import warnings
-
 from ..trainers.one_rank import finish
 from ..trainers.rank_matrix import reward_of, scripted
 from ..trainers.recording import config, questions
@@ -34,14 +32,7 @@ def main(model: str, folder: str, tree_forward: str, policy: str = "off_policy")
         num_generations_eval=3,
     )
     keywords = {"eval_dataset": questions(5), "rollout_func": scripted("plain")}
-    with warnings.catch_warnings(record=True) as told:
-        warnings.simplefilter("always")
-        trainer = TreeGRPOTrainer(model, reward_of("plain"), args, questions(8), **keywords)
-        trainer.train()
+    trainer = TreeGRPOTrainer(model, reward_of("plain"), args, questions(8), **keywords)
+    trainer.train()
     trainer.save_model(folder)
-    state = {
-        "state": trainer.tree_pass.state.name,
-        "history": trainer.state.log_history,
-        "told": [str(warning.message) for warning in told if "tree_forward" in str(warning.message)],
-    }
-    finish(trainer, folder, state)
+    finish(trainer, folder, {"state": trainer.tree_pass.state.name, "history": trainer.state.log_history})
