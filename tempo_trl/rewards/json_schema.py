@@ -17,7 +17,7 @@ The library `jsonschema` judges in a child process that has limits ([`~tempo_trl
 
 import json
 import logging
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 from functools import cache, partial
 from operator import itemgetter
 from typing import Any, NamedTuple
@@ -130,11 +130,17 @@ def _checked(root: Node, schema: Schema) -> tuple[list[tuple], list[Verdict]] | 
     repeated = [*_repeated(root)]
     additional = [_place(root, path) for path in (*found["additional"], *repeated)]
     wrong: dict[Path, list] = {path: [] for path in schema.named}
-    for path in map(tuple, (*found["errors"], *repeated)):
-        owners = (path[:length] for length in range(len(path), 0, -1))
-        wrong.setdefault(next((owner for owner in owners if owner in wrong), ()), []).append(_place(root, path))
+    for path in map(tuple, found["errors"]):
+        wrong.setdefault(_owner(path, wrong), []).append(_place(root, path))
+    for path in repeated:
+        wrong.get(_owner(path, wrong), []).append(_place(root, path))
     named = [(path_name(path), *verdict) for path in wrong for verdict in _on(root, path, wrong)]
     return named, [(0.0, *min(additional, key=itemgetter(0)))] if additional else _closers(root, schema)
+
+
+def _owner(path: Path, criteria: Container[Path]) -> Path:
+    """The criterion that a path belongs to: the innermost property with one, or the whole."""
+    return next((path[:length] for length in range(len(path), 0, -1) if path[:length] in criteria), ())
 
 
 def _found(root: Node, schema: Schema) -> dict[str, list] | None:

@@ -67,6 +67,8 @@ def _read(text: str) -> tuple[Validator, dict]:
     resolver = Registry().resolver_with_root(resource)  # it knows nothing else, and fetches nothing
     _check_references(resource, resolver)
     parts = [part for part, _ in _parts(schema, resolver)]
+    if any(part.get("type") in ("string", "number", "integer", "boolean", "null") for part in parts):
+        raise ValueError("it asks for a value that is neither an object nor a list")
     opener = "[" if any(part.get("type") == "array" for part in parts) else "{"
     asks_more = opener == "[" or any(
         key not in _NOTES | _OF_PROPERTIES and not isinstance(value, bool)
