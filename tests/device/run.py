@@ -14,7 +14,6 @@ import torch.distributed as dist
 from accelerate import Accelerator
 from accelerate.state import AcceleratorState, PartialState
 
-from tempo_trl import TEMPOTrainer
 from tempo_trl.trainers.token_credit import TokenCreditTrainer
 
 from ..trainers import every_method
@@ -29,17 +28,17 @@ def _advantages_on_the_cpu(self, output, *rest, use=TokenCreditTrainer._use):
     output["advantages"] = output["advantages"].cpu()
 
 
-def _a_wait_a_row(self, batch, credit=TEMPOTrainer.credit):
-    for row in batch.completion_ids:
+def _a_wait_a_row(self, batch, rows, own_credit=TokenCreditTrainer._own_credit):
+    for row in rows.output["completion_ids"]:
         row[0].item()
-    return credit(self, batch)
+    return own_credit(self, batch, rows)
 
 
 WAITS_BY_CHANCE = ("transformers_sampler", "subclasses")
 MISTAKES = {
     "advantages left on the CPU": (TokenCreditTrainer, "_use", _advantages_on_the_cpu, "tempo", {}),
-    "a wait a row": (TEMPOTrainer, "credit", _a_wait_a_row, "tempo", {}),
-    "a wait a row, twice": (TEMPOTrainer, "credit", _a_wait_a_row, "tempo", TWICE),
+    "a wait a row": (TokenCreditTrainer, "_own_credit", _a_wait_a_row, "tempo", {}),
+    "a wait a row, twice": (TokenCreditTrainer, "_own_credit", _a_wait_a_row, "tempo", TWICE),
 }
 
 
