@@ -100,9 +100,12 @@ def test_the_widest_question_does_not_block_on_a_child_that_reads_nothing(make_g
     assert deaf._process is None
 
 
-def test_what_is_undecided_is_none(make_grader, monkeypatch):
+def test_what_is_undecided_is_none_and_said_once(make_grader, monkeypatch, caplog):
+    reward_module._undecided.cache_clear()
     monkeypatch.setattr(reward_module, "shared_grader", make_grader("raise SystemExit"))
-    assert math_reward([boxed("x"), boxed("5"), "none"], ["5"] * 3) == [None, 1.0, 0.0]
+    for _ in range(2):
+        assert math_reward([boxed("x"), boxed("5"), "none"], ["5"] * 3) == [None, 1.0, 0.0]
+    assert [record.getMessage()[:30] for record in caplog.records] == ["math_reward did not decide whe"]
 
 
 def test_threads_share_one_child():
