@@ -144,10 +144,7 @@ def recipe_parser(argv: list[str]) -> tuple[TrainParser, list[str], list[str]]:
         ValueError: there are no arguments, the method is unknown, or [`recipe_path`] or [`read_recipe`] raises it.
     """
     if not argv:
-        raise ValueError(
-            "got no arguments, expected a recipe, such as `--config sums/tempo`. `tempo-trl recipes` lists all of "
-            "them, and `tempo-trl train --help-fields` all fields."
-        )
+        raise ValueError("got no arguments, expected `--config RECIPE`. `tempo-trl recipes` lists all recipes.")
     chosen, flags = named_first(argv)
     recipe = read_recipe(recipe_path(chosen.config)) if chosen.config else {}
     if chosen.method:

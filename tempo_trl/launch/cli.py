@@ -2,12 +2,10 @@
 
 import argparse
 import importlib
-import os
 import platform
 import subprocess
 import sys
 from collections.abc import Callable
-from pathlib import Path
 
 from tempo_trl.evaluation.settings import EXAMPLES, add_flags
 from tempo_trl.methods import METHODS
@@ -30,7 +28,6 @@ AS_WRITTEN = {"formatter_class": argparse.RawDescriptionHelpFormatter}  # of an 
 def main(argv: list[str] | None = None) -> int:
     """Run the verb in `argv` (by default the process's arguments) and return the exit status."""
     argv = sys.argv[1:] if argv is None else argv
-    _stay_importable()
     try:
         with replacing_unprintable():
             if argv[:1] == ["train"]:
@@ -40,17 +37,6 @@ def main(argv: list[str] | None = None) -> int:
     except (ValueError, OSError) as error:
         print(f"tempo-trl {argv[0]}: error: {error}", file=sys.stderr)
         return 2
-
-
-def _stay_importable() -> None:
-    """Keep this package importable in child processes if the working directory has a folder of the same name.
-
-    Python looks up an editable install last. In the parent folder of a clone, the clone's folder would come first.
-    """
-    namesake = Path.cwd() / "tempo_trl"
-    if namesake.is_dir() and not (namesake / "__init__.py").exists():
-        paths = [os.environ.get("PYTHONPATH"), str(Path(__file__).parents[2])]
-        os.environ["PYTHONPATH"] = os.pathsep.join(path for path in paths if path)
 
 
 def command_parser() -> argparse.ArgumentParser:

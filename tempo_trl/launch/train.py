@@ -138,9 +138,10 @@ def run(arguments: RunArguments, argv: Sequence[str] = (), callbacks: "list[Trai
     trainer = build_trainer(arguments, callbacks)
     if checkpoint is None and trainer.is_world_process_zero():
         warn_of_an_earlier_run(output_dir)
-    base = base_model(trainer.model.config.name_or_path)
+    base, named = base_model(trainer.model.config.name_or_path), named_first(argv)[0].config
+    recipe = recipe_path(named) if named else None
     settings = {name: asdict(getattr(arguments, name)) for name in ("script", "model", "mixture")}
-    record_run(trainer, argv, _recipe(argv), dataset_name, settings, checkpoint is not None, base)
+    record_run(trainer, argv, recipe, dataset_name, settings, checkpoint is not None, base)
     if trainer.hub_model_id is not None:  # the main process of a run that pushes
         begin_pushing(trainer)
     result = trainer.train(resume_from_checkpoint=checkpoint)
@@ -164,11 +165,12 @@ def warn_of_an_earlier_run(folder: Path) -> None:
     """Warn of files in the output folder that a run which starts from the beginning does not replace at once."""
     left = [*folder.glob("checkpoint-*"), *folder.glob("tempo/*trees_*.parquet")]
     if left:
-        told = (
-            f"{folder} has {left[0].name} of an earlier run, but this run starts from the beginning, and a resume or"
+        warnings.warn(
+            f"{folder} has {left[0].name} of an earlier run, but this run starts from the beginning. A resume and the "
+            "report would mix the two: remove it, set another `output_dir`, or resume with "
+            "`--resume_from_checkpoint last`.",
+            stacklevel=2,
         )
-        told += " the report would mix the two. Remove it, set another `output_dir`, or resume with"
-        warnings.warn(f"{told} `--resume_from_checkpoint last`.", stacklevel=2)
 
 
 def end(trainer: "GRPOTrainer") -> None:
@@ -181,12 +183,6 @@ def end(trainer: "GRPOTrainer") -> None:
     if trainer.accelerator.num_processes > 1:
         time.sleep(0.2)
     trainer.accelerator.end_training()  # `trainer.end()`, which transformers has from 5.18 on
-
-
-def _recipe(argv: Sequence[str]) -> Path | None:
-    """File of the recipe that `--config` in `argv` gives."""
-    name = named_first(argv)[0].config
-    return recipe_path(name) if name else None
 
 
 def _dataset_name(script_args: TrainArguments) -> str | None:

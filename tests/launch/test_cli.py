@@ -1,9 +1,7 @@
 """The command line: quick help, and arguments sorted between the run and its launcher."""
 
-import os
 import subprocess
 import sys
-from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -37,19 +35,6 @@ def test_help_imports_nothing_heavy():
     argvs = [["--help"], ["--version"], *([verb, "--help"] for verb in verbs)]
     heavy = ["torch", "trl", "transformers", "accelerate", "datasets", "huggingface_hub", "matplotlib"]
     assert loaded_after_help("tempo_trl.launch.cli", argvs, heavy) == "[]"
-
-
-@pytest.mark.matrix
-def test_processes_it_starts_find_the_package_beside_a_folder_of_its_name(tmp_path, monkeypatch):
-    """As in the folder that holds a clone: an editable install is looked up after the working directory."""
-    (tmp_path / "tempo_trl").mkdir()
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("PYTHONPATH", "before")
-    cli.main(["env"])
-    assert os.environ["PYTHONPATH"] == os.pathsep.join(["before", str(Path(cli.__file__).parents[2])])
-    script = "from tempo_trl import __version__; print(__version__)"
-    found = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
-    assert found.stdout.strip() == __version__, found.stderr
 
 
 def test_the_packaged_recipes_are_listed(capsys):
