@@ -9,7 +9,7 @@ import torch
 from tempo_trl.credit.advantages import flat_groups
 from tempo_trl.credit.grown_tree import GrownTree, repeated_rows, row_weights
 from tempo_trl.credit.prefix_covariance import PairStatistics, pair_statistics
-from tempo_trl.credit.prefix_tree import PrefixTree, prefix_tree
+from tempo_trl.credit.prefix_tree import PrefixTree, build_prefix_tree
 from tempo_trl.credit.returns import TurnRewards
 from tempo_trl.credit.spans import Criteria
 
@@ -114,7 +114,8 @@ class Batch:
     @cached_property
     def tree(self) -> PrefixTree:
         """The prefix trees of the groups."""
-        return prefix_tree(self.completion_ids, self.lengths, self.num_generations, self.prompts)
+        rows = self.completion_ids.numpy(), self.lengths.numpy()
+        return build_prefix_tree(*rows, self.num_generations, self.prompts.numpy())
 
     @property
     def weights(self) -> torch.Tensor | None:
