@@ -7,9 +7,11 @@ from configparser import ConfigParser
 from functools import cache
 
 import pytest
+import torch
 import yaml
 from accelerate.commands.config.config_args import load_config_from_file
 from accelerate.commands.launch import _validate_launch_command
+from peft import LoraConfig, inject_adapter_in_model
 from transformers import TrainingArguments
 
 from tempo_trl.launch.arguments import METHODS, launch_arguments, parse
@@ -233,3 +235,19 @@ def test_flags_win_over_an_accelerate_configuration():
     launch = launch_arguments(["--config", PAPER[0], "--accelerate_config", "zero3_offload", *flags])
     launch = _validate_launch_command(launch)[0]
     assert (launch.num_processes, launch.offload_param_device, launch.offload_optimizer_device) == (1, "cpu", "cpu")
+
+
+@pytest.mark.parametrize(("dtype", "lost"), [(torch.float32, 0.0), (torch.bfloat16, 0.2)])
+def test_lora_recipes_hold_float32_weights_since_merging_for_vllm_changes_bf16_ones(dtype, lost):
+    torch.manual_seed(0)
+    model = torch.nn.Sequential(torch.nn.Linear(256, 256, bias=False, dtype=dtype))
+    layer = inject_adapter_in_model(LoraConfig(r=16, lora_alpha=32, target_modules=["0"]), model)[0]
+    before, adapter = layer.weight.detach().clone(), layer.lora_B["default"].float().weight
+    layer.lora_A["default"].float()  # as PEFT has the adapters of a bf16 model
+    step = 5e-5 * torch.randn(256, 16).sign()  # five updates of Adam at 1e-5
+    for _ in range(230):  # generations: TRL merges before each, and unmerges
+        adapter.data += step
+        layer.merge()
+        layer.unmerge()
+    change = (layer.weight - before).norm() / layer.get_delta_weight("default").norm()
+    assert change.item() == pytest.approx(lost, abs=0.05 if lost else 1e-4)
