@@ -105,9 +105,9 @@ class TokenCreditTrainer(RunTrainer):
           token's.
         - The table of completions shows the mean advantage over the tokens of a completion.
 
-        A run is also checked before it trains, goes on if the disk is full, says which reward function hangs or that
-        the vLLM server has stopped, and resumes with the prompts of the uninterrupted run; with a stream
-        (`IterableDataset`), whose length is unknown, only within its first pass.
+        A run is also checked before it trains, goes on if the disk is full, says that the vLLM server has stopped, and
+        resumes with the prompts of the uninterrupted run; with a stream (`IterableDataset`), whose length is unknown,
+        only within its first pass.
 
         To add a method, override [`credit`] in a subclass; docs/contributing/new_method.md shows how.
     """
