@@ -122,7 +122,7 @@ def test_what_gives_every_token_a_gradient_is_refused(name, value, tmp_path):
 
 
 def test_ppo_refuses_it(tmp_path):
-    with pytest.raises(ValueError, match="PPO's advantages come from the critic"):
+    with pytest.raises(ValueError, match="the critic learns from all rows"):
         config(tmp_path, PPOConfig, skip_zero_advantages=True, beta=0.0)
 
 
