@@ -6,6 +6,7 @@ A null answer is not an error: such a row is kept, without an answer.
 import math
 import reprlib
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 
@@ -54,16 +55,11 @@ def answer_number(row: dict, column: str) -> float | None:
     """The answer in a cell with a number, or with a text such as `27.0`; None if null or not finite."""
     if row[column] is None:
         return None
-    number = float(cell(row, column, "a number", _is_number))
+    number = None
+    with suppress(TypeError, ValueError, OverflowError):
+        number = float(row[column])
+    cell(row, column, "a number", lambda _: number is not None)
     return number if math.isfinite(number) else None
-
-
-def _is_number(value: Any) -> bool:
-    try:
-        float(value)
-    except (TypeError, ValueError, OverflowError):
-        return False
-    return True
 
 
 def answer_index(row: dict, column: str) -> int:

@@ -12,6 +12,7 @@ has about 44. Held-out orders have other days, names, towns, items, quantities a
 
 import json
 import random
+from pathlib import Path
 from typing import NamedTuple
 
 from tempo_trl.data.cells import cell, text
@@ -31,65 +32,19 @@ EXAMPLE = (
 
 
 class Vocabulary(NamedTuple):
-    """What the orders of a split are made of; the splits share nothing, and neither has the example's."""
+    """What the orders of a split are made of, of orders.json; the splits share nothing, nor with the example."""
 
-    first_names: tuple[str, ...]
-    last_names: tuple[str, ...]
-    cities: tuple[str, ...]
+    first_names: list[str]
+    last_names: list[str]
+    cities: list[str]
     items: dict[str, str]  # the singular by the plural
     quantities: dict[str, int]  # numbers by their words
-    days: tuple[int, ...]  # of a month
-    sentences: tuple[str, ...]
+    days: list[int]  # of a month
+    sentences: list[str]
 
 
-VOCABULARIES = {
-    "train": Vocabulary(
-        first_names=(
-            *("Alice", "Ben", "Clara", "David", "Emma", "Felix", "Grace", "Henry", "Kate", "Noah"),
-            *("Paul", "Rosa", "Simon", "Victor", "Laura", "Martin", "Nancy", "Oscar", "Helen", "Jack"),
-        ),
-        last_names=(
-            *("Brown", "Young", "Adams", "Clark", "Davis", "Green", "King", "Lewis", "Hill", "Wood"),
-            *("Stone", "Bell", "Price", "Cook", "Miller", "Johnson", "Jones", "Newton", "Cross", "Turner"),
-        ),
-        cities=(
-            *("Paris", "Rome", "London", "Boston", "Chicago", "Oxford", "Washington", "Lincoln"),
-            *("Berlin", "Vienna", "Athens", "Milan", "Cairo", "Denver", "Venice", "Toronto"),
-        ),
-        items={
-            **{"chairs": "chair", "boxes": "box", "brushes": "brush", "clocks": "clock", "watches": "watch"},
-            **{"plates": "plate", "balls": "ball", "knives": "knife", "shirts": "shirt", "batteries": "battery"},
-        },
-        quantities={
-            **{"two": 2, "three": 3, "five": 5, "six": 6, "eight": 8, "ten": 10, "twelve": 12, "fifteen": 15},
-            **{"twenty": 20, "two dozen": 24},
-        },
-        days=tuple(day for day in range(1, 29) if day % 4),
-        sentences=(
-            "On {day} {month} {first} {last} from {city} ordered {many} {items}, {delivery}.",
-            "{first} {last} ({city}) wants {many} {items}, {delivery}. Date: {month} {day}.",
-            "Order of {month} {day}: {many} {items}, {delivery}, for {first} {last} in {city}.",
-        ),
-    ),
-    "test": Vocabulary(
-        first_names=("Anna", "Brian", "Carol", "Daniel", "Eric", "Frank", "Peter", "Rachel", "Sarah", "Thomas"),
-        last_names=("Scott", "Taylor", "White", "Wilson", "Black", "Hall", "Rose", "Lee", "Ross", "Martin"),
-        cities=(
-            *("Cambridge", "Moscow", "Miami", "Detroit", "Seattle"),
-            *("Prague", "Geneva", "Tokyo", "Dallas", "Florence"),
-        ),
-        items={
-            **{"cups": "cup", "glasses": "glass", "dishes": "dish", "hats": "hat", "bottles": "bottle"},
-            **{"leaves": "leaf", "cards": "card", "diaries": "diary"},
-        },
-        quantities={"four": 4, "seven": 7, "nine": 9, "eleven": 11, "sixteen": 16, "three dozen": 36},
-        days=tuple(day for day in range(1, 29) if not day % 4),
-        sentences=(
-            "{first} {last} of {city} asked for {many} {items}, {delivery}, on {day} {month}.",
-            "{month} {day}: {many} {items} {delivery} to {first} {last}, {city}.",
-        ),
-    ),
-}
+_WORDS = json.loads(Path(__file__).with_suffix(".json").read_text(encoding="utf-8"))
+VOCABULARIES = {split: Vocabulary(**words) for split, words in _WORDS.items()}
 
 
 def generated_rows(split: str, n: int | None = None, seed: int = 0) -> list[dict]:

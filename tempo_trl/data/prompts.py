@@ -114,16 +114,9 @@ def messages(
     if system_prompt is None:
         system_prompt = row.get("system_prompt", words.system_prompt)
     instruction = words.instruction if instruction is None else instruction
-    system = [{"role": "system", "content": system_prompt}] if system_prompt else []
-    example = _example(row, lambda asked: words.user_text(asked, instruction))
-    return [*system, *example, {"role": "user", "content": words.user_text(row, instruction)}]
-
-
-def _example(row: dict, user_text: Callable[[dict], str]) -> list[dict[str, str]]:
-    if "example" not in row:
-        return []
-    question, answer = row["example"]
-    return [
-        {"role": "user", "content": user_text({"question": question})},
-        {"role": "assistant", "content": answer},
-    ]
+    asked = [{"role": "system", "content": system_prompt}] if system_prompt else []
+    if "example" in row:
+        question, answer = row["example"]
+        asked.append({"role": "user", "content": words.user_text({"question": question}, instruction)})
+        asked.append({"role": "assistant", "content": answer})
+    return [*asked, {"role": "user", "content": words.user_text(row, instruction)}]

@@ -118,19 +118,20 @@ def _refuse_another_model(run_dir: Path) -> None:
 
 
 def main(run_dir: str, repo: str, private: bool, dry_run: bool) -> int:
-    """The verb. Returns 0, or 1 if the upload failed, or 2 if nothing was uploaded because of an error in the run."""
+    """
+    The verb. Returns 0, or 1 if the upload failed.
+
+    Raises:
+        ValueError: from [`files_to_publish`] or [`prepare_repo`]; nothing was uploaded.
+    """
     folder = Path(run_dir)
     try:
-        files = files_to_publish(folder, repo)
-        for path in files:
+        for path in files_to_publish(folder, repo):
             print(f"{(folder / path).stat().st_size:>16,}  {path}")
         if dry_run:
             print(f"Nothing was uploaded. The card, README.md:\n\n{(folder / 'README.md').read_text('utf-8')}")
             return 0
         print(f"Published: {publish(folder, repo, private or None)}")
-    except ValueError as error:
-        print(f"tempo-trl publish: error: {error}", file=sys.stderr)
-        return 2
     except (HTTPError, OSError, RuntimeError) as error:
         again = "The same command uploads what is missing."
         print(f"tempo-trl publish: error: not published, {type(error).__name__}: {error}. {again}", file=sys.stderr)

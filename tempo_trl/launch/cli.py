@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 from tempo_trl.evaluation.settings import EXAMPLES, add_flags
 from tempo_trl.methods import METHODS
-from tempo_trl.runs.printing import replacing_unprintable
+from tempo_trl.runs.printing import replace_unprintable
 from tempo_trl.version import __version__, package_versions
 
 DEMO_OUTPUT = "tempo_demo"
@@ -28,12 +28,12 @@ AS_WRITTEN = {"formatter_class": argparse.RawDescriptionHelpFormatter}  # of an 
 def main(argv: list[str] | None = None) -> int:
     """Run the verb in `argv` (by default the process's arguments) and return the exit status."""
     argv = sys.argv[1:] if argv is None else argv
+    replace_unprintable()
     try:
-        with replacing_unprintable():
-            if argv[:1] == ["train"]:
-                return train(argv[1:])  # its flags are those of TRL and accelerate, which our parser does not list
-            arguments = vars(command_parser().parse_args(argv))
-            return arguments.pop("run")(**arguments)
+        if argv[:1] == ["train"]:
+            return train(argv[1:])  # its flags are those of TRL and accelerate, which our parser does not list
+        arguments = vars(command_parser().parse_args(argv))
+        return arguments.pop("run")(**arguments)
     except (ValueError, OSError) as error:
         print(f"tempo-trl {argv[0]}: error: {error}", file=sys.stderr)
         return 2
@@ -53,8 +53,7 @@ def command_parser() -> argparse.ArgumentParser:
 
     _add_train(verbs)
 
-    meaning = "evaluate a model on benchmarks: accuracy, avg@n, pass@k, maj@n with intervals"
-    verb = verbs.add_parser("evaluate", help=meaning, epilog=EXAMPLES, **AS_WRITTEN)
+    verb = verbs.add_parser("evaluate", help="evaluate a model on benchmarks", epilog=EXAMPLES, **AS_WRITTEN)
     add_flags(verb)
     verb.set_defaults(run=main_of("tempo_trl.evaluation.evaluate"))
 
@@ -87,8 +86,7 @@ def _add_train(verbs) -> None:
     verb.add_argument("--accelerate_config", metavar="NAME", help=f"a file, or {names}, or a name of TRL's")
     verb.add_argument("--check", action="store_true", help="build configuration and data as the run would, and stop")
     verb.add_argument("--show", metavar="RECIPE", help="print a recipe with the fields of the recipes that it extends")
-    resume = "resume from the last whole checkpoint, if there is one"
-    verb.add_argument("--resume_from_checkpoint", metavar="last", help=resume)
+    verb.add_argument("--resume_from_checkpoint", metavar="last", help="resume from the last whole checkpoint")
     verb.add_argument("--help-fields", action="store_true", help="print every field with its meaning and default")
 
 
@@ -96,8 +94,7 @@ def _add_report_verbs(verbs) -> None:
     verb = verbs.add_parser("report", help="write an HTML report of runs: credit per token, trees, curves, pictures")
     verb.add_argument("runs", nargs="+", metavar="RUN_DIR", help="output folders of runs, which may still be training")
     verb.add_argument("-o", "--output", metavar="FILE", help="file to write (report.html in the first RUN_DIR)")
-    meaning = "do not write PNG and SVG files beside it"
-    verb.add_argument("--no-pictures", dest="pictures", action="store_false", help=meaning)
+    verb.add_argument("--no-pictures", dest="pictures", action="store_false", help="write no PNG and SVG files")
     verb.set_defaults(run=main_of("tempo_trl.report.command"))
 
     verb = verbs.add_parser("tree", help="draw the prefix tree of one recorded group in the terminal")
@@ -108,15 +105,12 @@ def _add_report_verbs(verbs) -> None:
     verb.set_defaults(run=main_of("tempo_trl.report.show_tree"))
 
     verb = verbs.add_parser("credit", help="compute tree and credit of any completions with rewards, without training")
-    meaning = "one JSON object per completion: prompt, completion, reward or spans"
-    verb.add_argument("completions", metavar="FILE.jsonl", help=meaning)
-    meaning = "tokenizer on the Hub or in a folder, needed for text and messages"
-    verb.add_argument("--tokenizer", metavar="NAME", help=meaning)
+    verb.add_argument("completions", metavar="FILE.jsonl", help="lines of prompt, completion, and reward or spans")
+    verb.add_argument("--tokenizer", metavar="NAME", help="a folder or on the Hub, needed for text and messages")
     given = {"default": argparse.SUPPRESS}  # the defaults are those of the method's configuration
     verb.add_argument("--scale-rewards", choices=("group", "batch", "none"), help="as in GRPOConfig", **given)
     verb.add_argument("--td-coef", type=float, metavar="C", help="coefficient of TEMPO's TD error (1)", **given)
-    meaning = "for `spans`: decay of credit before a place (0.9)"
-    verb.add_argument("--trace-lambda", type=float, metavar="L", help=meaning, **given)
+    verb.add_argument("--trace-lambda", type=float, metavar="L", help="decay of credit before spans (0.9)", **given)
     verb.add_argument("--groups", type=int, default=3, metavar="N", help="groups to print (%(default)s)")
     verb.add_argument("-o", "--output", metavar="FILE", help="also write the report to this HTML file")
     verb.set_defaults(run=main_of("tempo_trl.launch.credit"))

@@ -16,17 +16,12 @@ if TYPE_CHECKING:
 
 BUILT_IN = {"sums": "tempo_trl.demo.task.load"}  # with a tiny model of its own
 TASKS = (*BENCHMARKS, *BUILT_IN)
-# Shorthands, TRL's own among them. Every other reward function is named by its dotted path.
-_OWN = (
-    *("math_reward", "choice_reward", "format_reward"),
-    *("json_fields_reward", "json_schema_reward", "tool_call_fields_reward", "equations_reward"),
-)
+# Shorthands. Every other function is named by its dotted path.
+_PLACED = ("json_fields", "json_schema", "tool_call_fields", "equations")
 _TRLS = ("accuracy_reward", "reasoning_accuracy_reward", "think_format_reward", "get_soft_overlong_punishment")
-REWARDS = {name: f"tempo_trl.rewards.{name}" for name in _OWN} | {name: f"trl.rewards.{name}" for name in _TRLS}
-# Shorthands of functions that return rewards with a place.
-SPAN_REWARDS = {
-    name: f"tempo_trl.rewards.{name}" for name in ("json_fields", "json_schema", "tool_call_fields", "equations")
-}
+REWARDS = {f"{name}_reward": f"tempo_trl.rewards.{name}_reward" for name in ("math", "choice", "format", *_PLACED)}
+REWARDS |= {name: f"trl.rewards.{name}" for name in _TRLS}
+SPAN_REWARDS = {name: f"tempo_trl.rewards.{name}" for name in _PLACED}  # which return rewards with a place
 
 
 @with_help

@@ -21,7 +21,7 @@ from tempo_trl.launch.datasets import load_datasets, refuse_missing_columns
 from tempo_trl.launch.fields import BUILT_IN, TrainArguments
 from tempo_trl.launch.functions import load_functions, load_rewards
 from tempo_trl.runs.log import checkpoints, refuse_a_torn_checkpoint
-from tempo_trl.runs.printing import replacing_unprintable
+from tempo_trl.runs.printing import replace_unprintable
 from tempo_trl.runs.recipes import recipe_path
 
 if TYPE_CHECKING:
@@ -205,6 +205,6 @@ def main(argv: list[str] | None = None) -> int:
     except ValueError as error:
         print(f"tempo-trl train: error: {error}", file=sys.stderr)
         return 2
-    with replacing_unprintable():
-        run(arguments, argv)
+    replace_unprintable()
+    run(arguments, argv)
     return 0

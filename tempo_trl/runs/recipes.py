@@ -2,7 +2,6 @@
 
 import json
 from contextlib import suppress
-from difflib import get_close_matches
 from importlib.resources import files
 from pathlib import Path
 
@@ -34,12 +33,8 @@ def recipe_path(name: str) -> Path:
     for path in (Path(name), recipes_folder() / f"{short}.yaml"):
         if path.is_file():
             return path
-    known = recipe_names()
-    nearest = get_close_matches(short, known, n=3) or [other for other in known if f"/{short}/" in f"/{other}/"][:3]
-    suggestion = f" Did you mean {' or '.join(nearest)}?" if nearest else ""
     raise ValueError(
-        f"recipe {name!r} not found, expected a file or the name of a packaged recipe.{suggestion} "
-        "`tempo-trl recipes` lists all names."
+        f"recipe {name!r} not found, expected a file or the name of a packaged recipe. `tempo-trl recipes` lists them."
     )
 
 

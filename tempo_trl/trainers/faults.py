@@ -18,7 +18,7 @@ from tempo_trl.rollout.server_watch import end_if_server_dies
 from tempo_trl.rollout.vllm_server import advice_if_server_stops, samples_on_server
 from tempo_trl.runs.messages import valid_text
 from tempo_trl.runs.metrics import OWN_COLUMNS
-from tempo_trl.runs.printing import replacing_unprintable
+from tempo_trl.runs.printing import replace_unprintable
 
 logger = logging.get_logger(__name__)
 
@@ -73,8 +73,8 @@ def surviving_table(trainer: GRPOTrainer) -> Iterator[None]:
                 Path(path).unlink()
             _warn_of_a_refused_table(folder, error)
 
+    replace_unprintable()
     with (
-        replacing_unprintable(),
         patch.object(grpo_trainer, "print_prompt_completions_sample", print_sample),
         patch.object(pd.DataFrame, "to_parquet", write),
     ):
