@@ -11,10 +11,6 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
-from rich.box import SIMPLE_HEAD
-from rich.console import Console
-from rich.table import Table
-from rich.text import Text
 
 from tempo_trl.compare.questions import numbers_by_question
 from tempo_trl.methods import method_label
@@ -104,8 +100,8 @@ def _paired(value: float, numbers: pd.Series | None, others: Own, theirs: pd.Ser
             difference, *interval = paired_difference(*pairs.to_numpy().T)
             left_out = max(len(numbers), len(theirs)) - len(pairs)
             over = f"{len(pairs)} questions" + f", {left_out} left out" * (left_out > 0)
-            return {"difference": difference, "difference_interval": interval, "over": over}
-    return {"difference": value - float(np.mean([result.value for _, result in others])), "over": "nothing"}
+            return _difference(difference, interval, over)
+    return _difference(value - float(np.mean([result.value for _, result in others])))
 
 
 def _differing(measured: Own) -> str:
@@ -138,31 +134,17 @@ def _paired_by_seed(own: dict[int | Path, float], others: dict[int | Path, float
     """The difference over the seeds of both, or without such seeds that of the two means."""
     differences = [own[seed] - others[seed] for seed in own if seed in others]
     if not differences:
-        return {"difference": float(np.mean([*own.values()]) - np.mean([*others.values()])), "over": "nothing"}
+        return _difference(float(np.mean([*own.values()]) - np.mean([*others.values()])))
     difference, *interval = map(float, student_interval(np.array(differences)))
-    over = f"{len(differences)} seed{'s' * (len(differences) > 1)}"
-    return {"difference": difference, "difference_interval": interval, "over": over}
+    return _difference(difference, interval, f"{len(differences)} seed{'s' * (len(differences) > 1)}")
 
 
 def _row(what: str, method: str, runs: int, value: float, interval: Sequence[float] | None) -> dict:
-    return {"what": what, "method": method, "runs": runs, "value": value, "interval": interval}
+    return {"what": what, "method": method, "runs": runs, "value": value, "interval": _known(interval)}
 
 
-def _write(folder: Path, rows: list[dict], baseline: str, notes: list[str]) -> None:
-    rows = [row | {key: _known(row.get(key)) for key in ("interval", "difference_interval")} for row in rows]
-    caption = f"Differences from {method_label(baseline)}. Intervals over questions leave training's randomness out."
-    table, console = Table(*HEADS, title="Comparison", caption=caption, box=SIMPLE_HEAD), Console()
-    lines = [list(map(str, _cells(row))) for row in rows]
-    for line in lines:
-        table.add_row(*map(Text, line))  # a label is not markup
-    console.print(table)
-    text = [f"| {' | '.join(line)} |" for line in (HEADS, ["---"] * len(HEADS), *lines)]
-    text += ["", caption, "", *(f"- {note}" for note in notes)]
-    write_atomically(folder / "compare.md", "\n".join(text) + "\n")
-    numbers = {"baseline": baseline, "rows": rows, "notes": notes}
-    write_atomically(folder / "compare.json", json.dumps(numbers, indent=2, allow_nan=False))
-    told = [*(f"Note: {note}" for note in notes), "", f"Written to {folder}: compare.md, compare.json"]
-    console.print("\n".join(told), highlight=False, markup=False, soft_wrap=True)
+def _difference(difference: float, interval: Sequence[float] | None = None, over: str = "nothing") -> dict:
+    return {"difference": difference, "difference_interval": _known(interval), "over": over}
 
 
 def _known(interval: Sequence[float] | None) -> list[float] | None:
@@ -170,12 +152,25 @@ def _known(interval: Sequence[float] | None) -> list[float] | None:
     return None if interval is None or np.isnan(interval).any() else [float(end) for end in interval]
 
 
-def _cells(row: dict) -> list:
-    def number(name: str, sign: str = "") -> str:
-        return f"{row[name]:{sign}.3f}" if name in row else ""
+def _write(folder: Path, rows: list[dict], baseline: str, notes: list[str]) -> None:
+    caption = f"Differences from {method_label(baseline)}. Intervals over questions leave training's randomness out."
+    lines = [_cells(row) for row in rows]
+    text = [f"| {' | '.join(line)} |" for line in (HEADS, ["---"] * len(HEADS), *lines)]
+    text += ["", caption, "", *(f"- {note}" for note in notes)]
+    write_atomically(folder / "compare.md", "\n".join(text) + "\n")
+    numbers = {"baseline": baseline, "rows": rows, "notes": notes}
+    write_atomically(folder / "compare.json", json.dumps(numbers, indent=2, allow_nan=False))
+    print(pd.DataFrame(lines, columns=HEADS).to_string(index=False), caption, sep="\n")
+    print(*(f"Note: {note}" for note in notes), f"Written to {folder}: compare.md, compare.json", sep="\n")
 
-    def interval(name: str, sign: str = "") -> str:
-        return " to ".join(f"{end:{sign}.3f}" for end in row[name] or ())
 
-    difference = number("difference", "+"), interval("difference_interval", "+"), row.get("over", "")
-    return [row["what"], method_label(row["method"]), row["runs"], number("value"), interval("interval"), *difference]
+def _cells(row: dict) -> list[str]:
+    numbers = _text(row["value"]), _text(row["interval"])
+    difference = _text(row.get("difference"), "+"), _text(row.get("difference_interval"), "+"), row.get("over", "")
+    return [row["what"], method_label(row["method"]), str(row["runs"]), *numbers, *difference]
+
+
+def _text(value: float | list[float] | None, sign: str = "") -> str:
+    """A number, or an interval, for the table."""
+    ends = value if isinstance(value, list) else [value]
+    return "" if value is None else " to ".join(f"{end:{sign}.3f}" for end in ends)

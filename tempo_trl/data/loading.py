@@ -28,9 +28,7 @@ def load(benchmark: Benchmark, split: str | None, path: str | os.PathLike | None
     prompts = [prompt_row(row, row_id, benchmark, origin, **words) for row_id, row in enumerate(rows)]
     own = [prompt for prompt in prompts if prompt is not None]
     if not own:
-        raise ValueError(
-            f"{origin} has no rows of {benchmark.name}, expected at least one. Use another file or split."
-        )
+        raise ValueError(f"{origin} has no rows of {benchmark.name}. Use another file or split.")
     dataset = Dataset.from_list(own)  # not `map`: it casts a column to the type that it has in the file
     if ungradable := [row["row_id"] for row in own if not _is_gradable(benchmark.domain, row["solution"])]:
         what = "have no answer to compare with, so their reward is None"
@@ -56,10 +54,7 @@ def prompt_row(
     try:
         known = benchmark.to_row(row)
     except KeyError as error:
-        raise ValueError(
-            f"{place}: got columns {', '.join(row)}, expected {error} as well. Rename the file's columns, or load "
-            f"{origin_of(benchmark)}."
-        ) from error
+        raise ValueError(f"{place}: got columns {', '.join(row)}, expected {error} as well. Rename one.") from error
     except ValueError as error:
         raise ValueError(f"{place}: {error}") from error
     if known is None:
@@ -112,6 +107,4 @@ def _file_rows(path: str | os.PathLike) -> "Dataset":
         return load_dataset(builder, data_files=glob.escape(os.fspath(path)), split="train")
     except (DatasetGenerationError, StopIteration, ValueError) as error:
         cause = str(error.__cause__ or error) or "it has no rows"  # StopIteration: an empty file
-        raise ValueError(
-            f"{path} cannot be read as rows in {builder}: {cause.rstrip('.')}. Correct the file."
-        ) from error
+        raise ValueError(f"{path} cannot be read as rows in {builder}: {cause.rstrip('.')}. Correct it.") from error

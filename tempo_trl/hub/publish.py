@@ -89,9 +89,7 @@ def files_to_publish(run_dir: Path, repo: str) -> list[str]:
     secrets = known_secrets()
     for path in files:
         if not any(Path(path).match(pattern) for pattern in WEIGHTS) and secrets_in(found[path].read_bytes(), secrets):
-            raise ValueError(
-                f"{path} contains a token or another secret of this machine. Remove it there, and revoke it."
-            )
+            raise ValueError(f"{path} contains a token or another secret of this machine. Remove and revoke it.")
     return files
 
 

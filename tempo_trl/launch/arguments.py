@@ -83,7 +83,7 @@ def parse(argv: list[str]) -> RunArguments:
     process, as in TRL.
 
     Raises:
-        ValueError: an unknown flag or key (the message suggests the nearest known name), a repeated key, a value that
+        ValueError: an unknown flag or key, a repeated key, a value that
             its field rejects or no run can train with, or a run without data, reward or model.
     """
     parser, flags, _ = recipe_parser(argv)

@@ -53,10 +53,7 @@ def lines_of(args: GRPOConfig, train_dataset, processes: int) -> list[str]:
     rows = len(train_dataset) if hasattr(train_dataset, "__len__") else None
     prompts, per_device = args.generation_batch_size // args.num_generations, args.per_device_train_batch_size
     if rows is not None and rows < prompts:
-        raise ValueError(
-            f"the training data have {rows:,} rows, expected at least the {prompts:,} prompts of a generation. Lower "
-            "`steps_per_generation` or `per_device_train_batch_size`."
-        )
+        raise ValueError(f"the data have {rows:,} rows, expected at least the {prompts:,} prompts of a generation.")
     updates = args.steps_per_generation * args.num_iterations / args.gradient_accumulation_steps
     run = "until the data end"
     if args.max_steps > 0:

@@ -114,9 +114,7 @@ class TrainArguments(ScriptArguments):
                     expect_one_of(field_name, name, known, "the dotted path of a function")
         rewards = self.reward_funcs or self.reward_model_name_or_path or self.environment_factory
         if not (rewards or self.span_reward_funcs):
-            raise ValueError(
-                "got no reward. Set `reward_funcs` (for example to math_reward) or `reward_model_name_or_path`."
-            )
+            raise ValueError("got no reward. Set `reward_funcs` or `reward_model_name_or_path`.")
         if self.prompt_style is not None:
             expect_one_of("prompt_style", self.prompt_style, STYLES)
         self._check_benchmark(BENCHMARKS.get(self.task))
@@ -124,16 +122,10 @@ class TrainArguments(ScriptArguments):
     def _check_benchmark(self, benchmark: "Benchmark | None") -> None:
         given = [name for name in _BENCHMARK_FIELDS if getattr(self, name) not in (None, False)]
         if given and benchmark is None:
-            raise ValueError(
-                f"got {', '.join(given)} with `task` = {self.task!r}, but only benchmarks have such fields. Remove "
-                f"them, or set `task` to one of {', '.join(BENCHMARKS)}."
-            )
+            expected = f"a benchmark: {', '.join(BENCHMARKS)}"
+            raise ValueError(f"got {', '.join(given)} with `task` = {self.task!r}, expected as `task` {expected}.")
         if benchmark and benchmark.train_split is None and self.train_file is None:
-            trainable = [name for name, other in BENCHMARKS.items() if other.train_split]
-            raise ValueError(
-                f"`task` is {self.task!r}, which has no training split. Set `task` to one of {', '.join(trainable)}, "
-                "or `train_file` to a file of your own rows with the same columns."
-            )
+            raise ValueError(f"`task` is {self.task!r}, which has no training split. Set `train_file`.")
 
 
 _BENCHMARK_FIELDS = ("train_file", "eval_file", "system_prompt", "instruction", "prompt_style", "drop_leaked_rows")

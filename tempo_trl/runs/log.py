@@ -48,9 +48,7 @@ def refuse_a_torn_checkpoint(folder: Path) -> None:
     `trainer_state.json`, which Trainer writes last; a full disk, or a machine that stops, files that break off.
     """
     if not (folder / STATE).is_file():
-        raise ValueError(
-            f"{folder} has no {STATE}, expected a folder that Trainer has saved. Give another checkpoint."
-        )
+        raise ValueError(f"{folder} has no {STATE}, which Trainer saves last. Give another checkpoint.")
     for path in sorted(folder.rglob("*")):
         try:
             if path.suffix == ".json":
