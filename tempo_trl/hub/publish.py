@@ -97,15 +97,10 @@ def _refuse_another_model(run_dir: Path) -> None:
     """Raise ValueError unless the folder has the model that its run has saved."""
     weights = [path for pattern in WEIGHTS for path in run_dir.glob(pattern)]
     if not weights:
-        raise ValueError(
-            f"{run_dir} has no model, expected one of {', '.join(WEIGHTS)} in it. Finish the training first "
-            "(`--resume_from_checkpoint last` resumes an interrupted run)."
-        )
+        raise ValueError(f"{run_dir} has no model, expected one of {', '.join(WEIGHTS)}. Finish the training first.")
     if further := unfinished_checkpoint(run_dir):
-        raise ValueError(
-            f"{run_dir} has the model of an earlier end, but trains on: it has {further.name}. Finish the training "
-            "(`--resume_from_checkpoint last`), or remove the later checkpoints."
-        )
+        earlier = f"{run_dir} has the model of an earlier end, but trains on: it has {further.name}"
+        raise ValueError(f"{earlier}. Finish the training, or remove the later checkpoints.")
     started = read_record(run_dir)["started"]
     saved = datetime.fromtimestamp(max(path.stat().st_mtime for path in weights), UTC).isoformat()
     if is_before(saved, started):

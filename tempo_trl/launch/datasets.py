@@ -98,7 +98,5 @@ def refuse_missing_columns(functions: Iterable[Callable], *datasets: "Dataset | 
         missing = needed - columns - _GIVEN
         if missing and dataset and dataset.column_names:  # of a stream they may be unknown
             name, gets = trl.trainer.utils.get_callable_name(function), ", ".join(sorted(columns)) or "none"
-            raise ValueError(
-                f"the reward function {name} needs {', '.join(sorted(missing))}, but gets only these columns of the "
-                f"dataset: {gets}. Rename a column, give the argument a default, or choose another function."
-            )
+            needs = f"the reward function {name} needs {', '.join(sorted(missing))}"
+            raise ValueError(f"{needs}, but gets only these columns of the dataset: {gets}. Rename a column.")

@@ -19,10 +19,7 @@ def training_log(run_dir: Path) -> list[dict]:
     """
     further = unfinished_checkpoint(run_dir)
     folders = [*([further] if further else []), run_dir, *checkpoints(run_dir)]
-    for path in (folder / STATE for folder in folders):
-        if path.is_file():
-            return _log_history(path)
-    return []
+    return next((_log_history(folder / STATE) for folder in folders if (folder / STATE).is_file()), [])
 
 
 def unfinished_checkpoint(run_dir: Path) -> Path | None:

@@ -88,7 +88,7 @@ def _read_run(folder: Path, label: str | None) -> Run:
     if not (record or log or results or recorded_steps(folder)):
         raise ValueError(
             f"{folder} is not the folder of a run, expected trainer_state.json in it or in its checkpoints, "
-            f"{FOLDER}/*.json, or {RECORD_FOLDER}/{RECORD}. Give the output folder of a training or an evaluation."
+            f"{FOLDER}/*.json, or {RECORD_FOLDER}/{RECORD}. Give an output folder."
         )
     identity = _of_record(record) if record else {"method": place_of(folder).name}
     identity |= {"method": label} if label else {}
