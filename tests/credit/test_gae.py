@@ -5,7 +5,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tempo_trl.credit.gae import at_last_token, gae, mean_and_variance, moments, value_loss, whiten
+from tempo_trl.credit.gae import at_last_token, gae, mean_and_variance, moments, whiten
 
 FACTORS = st.sampled_from([0.0, 0.3, 0.95, 1.0])
 MASK = torch.tensor([[1, 1, 0, 1, 1], [1, 1, 1, 0, 0], [0, 0, 0, 0, 0]])  # a tool token; padding; nothing
@@ -71,15 +71,6 @@ def test_moments_of_two_halves_add_up_to_those_of_the_whole():
 def test_without_a_token_there_is_nothing_to_whiten():
     same, nothing = torch.full(MASK.shape, 0.7), torch.zeros_like(MASK)
     assert not whiten(same, nothing, *mean_and_variance(moments(same, nothing))).any()
-
-
-def test_the_value_loss_is_its_definition():
-    values, returns = torch.randn(2, *MASK.shape, generator=torch.Generator().manual_seed(0))
-    values.requires_grad_()
-    loss = value_loss(values, returns, MASK)
-    torch.testing.assert_close(loss, 0.5 * (values - returns) ** 2 * MASK)
-    loss.sum().backward()
-    torch.testing.assert_close(values.grad, (values - returns).detach() * MASK)
 
 
 @pytest.mark.parametrize(

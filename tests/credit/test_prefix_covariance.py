@@ -17,7 +17,6 @@ from tempo_trl.credit.prefix_covariance import (
     PairStatistics,
     PrefixCovariance,
     pair_statistics,
-    pairwise_lcp,
 )
 
 from .groups import as_tensors, common, groups, std
@@ -100,16 +99,6 @@ def test_the_curve_is_the_isotonic_mean_shifted_to_zero_and_capped(case):
     expected = [min(level - rising[0], 0.98 * v) for level in rising]
     np.testing.assert_allclose(covariance(np.array(lengths)), expected, atol=1e-9)
     np.testing.assert_allclose(covariance.correlation(np.array(lengths)), np.array(expected) / v, atol=1e-9)
-
-
-@given(groups())
-def test_the_shared_tokens_of_all_pairs_are_their_common_prefixes(case):
-    rows, rewards, size = case
-    ids, lengths, _ = as_tensors(rows, rewards)
-    shared = pairwise_lcp(build_prefix_tree(ids.numpy(), lengths.numpy(), size))
-    for group, start in enumerate(range(0, len(rows), size)):
-        mates = rows[start : start + size]
-        assert shared[group].tolist() == [[common(a, b) for b in mates] for a in mates]
 
 
 def test_between_the_lengths_seen_the_curve_keeps_the_value_of_the_shorter():

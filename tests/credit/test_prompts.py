@@ -6,7 +6,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tempo_trl.credit import tempo_advantages
-from tempo_trl.credit.advantages import outcome_advantages
 from tempo_trl.credit.prefix_covariance import PrefixCovariance, pair_statistics
 from tempo_trl.credit.prefix_tree import prefix_tree
 from tests.credit.groups import as_tensors, groups, prefix_baselines
@@ -47,15 +46,6 @@ def test_predicted_baselines_are_those_of_a_prompt_that_is_the_token_before_the_
     ours = prefix_baselines(*case, covariance_of(case, prompts), prompts=prompts)
     torch.testing.assert_close(ours, prefix_baselines(*longer, covariance_of(longer))[:, 1:])
     assert covariance_of(case, prompts).explained == pytest.approx(covariance_of(longer).explained)
-
-
-@given(cases())
-def test_a_prompt_for_each_row_is_grpo(drawn):
-    case, prompts = drawn
-    ids, lengths, rewards, size = case
-    outcome = outcome_advantages(rewards, size).nan_to_num().float()
-    inside = torch.arange(ids.shape[1]) < lengths[:, None]
-    assert tempo_advantages(*case, prompts=torch.arange(len(prompts))).equal(outcome[:, None] * inside)
 
 
 @pytest.mark.parametrize("size", [4, 80])

@@ -68,16 +68,6 @@ def test_td_errors_are_zero_wherever_nobody_leaves(case):
                 assert td[i, t] == 0.0
 
 
-@given(groups(), st.permutations(range(10)))
-def test_renaming_tokens_changes_nothing(case, names):
-    rows, rewards, size = case
-    ids, lengths, reward_tensor = as_tensors(rows, rewards)
-    renamed = torch.tensor(names)[ids] + 1000
-    assert torch.equal(
-        tempo_advantages(renamed, lengths, reward_tensor, size), tempo_advantages(ids, lengths, reward_tensor, size)
-    )
-
-
 @given(groups(), st.integers(0, 9), st.integers(0, 80))
 def test_padding_changes_nothing(case, pad, extra):
     rows, rewards, size = case

@@ -106,15 +106,6 @@ def test_a_ratio_that_exp_cannot_hold_has_a_finite_gradient():
     assert logps.grad.isfinite().all()
 
 
-def test_the_weights_are_the_sums_of_the_decays():
-    for style in STYLES:
-        expected = [sum(decay_of(t, lag, 0.9, style) for lag in range(t + 1)) for t in range(5)]
-        torch.testing.assert_close(trace_weights(torch.ones(1, 5), 0.9, style), torch.tensor([expected]))
-    torch.testing.assert_close(
-        trace_weights(MASK, 0.5), torch.tensor([[1.0, 1.5, 0.0, 1.75, 1.875], [1.0, 1.5, 1.75, 0.0, 0.0]])
-    )
-
-
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

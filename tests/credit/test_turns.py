@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from tempo_trl.credit.turns import spread_turns, steps_of, turn_returns
+from tempo_trl.credit.turns import steps_of, turn_returns
 
 from .rollouts import Rollouts
 
@@ -25,13 +25,6 @@ def test_returns_are_those_of_the_definition(seed, gamma):
             expected = sum(gamma ** (m - n) * reward for m, reward in later)
             expected += gamma ** (count - 1 - n) * float(rollouts.rewards[row])
             assert float(returns[row, n]) == pytest.approx(expected, abs=1e-5, nan_ok=True)
-
-
-def test_without_rewards_per_turn_the_return_is_the_outcome():
-    rollouts = Rollouts(1)
-    returns = turn_returns(None, rollouts.turns, rollouts.rewards)
-    spread = spread_turns(returns, rollouts.turns)
-    assert torch.equal(spread, torch.where(rollouts.turns >= 0, rollouts.rewards.double()[:, None], 0.0))
 
 
 def test_what_does_not_fit_is_refused():

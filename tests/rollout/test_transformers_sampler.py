@@ -171,13 +171,6 @@ def test_an_empty_round_makes_as_many_calls_as_any_other(model, tokenizer):
     assert empty == 2 == len(calls) - empty
 
 
-def test_every_request_ends_at_its_own_limit(model, tokenizer):
-    limits = [1, 4, 9]
-    answers = sampler(model, tokenizer, eos_token_id=None).sample([Request([30], [], 2, most) for most in limits])
-    assert [[len(c.token_ids) for c in of_request] for of_request in answers] == [[most, most] for most in limits]
-    assert not any(c.stopped for of_request in answers for c in of_request)
-
-
 def test_a_stop_string_ends_a_continuation_and_leaves_no_padding(model, tokenizer):
     greedy = sampler(model, tokenizer, do_sample=False, eos_token_id=None)
     ((whole,),) = greedy.sample([Request([30, 31], [], 1, 12)])
@@ -188,13 +181,6 @@ def test_a_stop_string_ends_a_continuation_and_leaves_no_padding(model, tokenize
     answers = sampler(model, tokenizer, **options).sample(requests)
     assert all(c.stopped and c.token_ids == whole.token_ids[:end] for c in answers[0])
     assert all(len(c.logprobs) == end for c in answers[0])
-
-
-def test_the_settings_of_the_trainer_are_not_touched(model, tokenizer):
-    config = settings(tokenizer, max_new_tokens=77, stop_strings=["END"])
-    before = config.to_dict()
-    TransformersSampler(model, config, tokenizer).sample([Request([30, 31], [], 2, 3)])
-    assert config.to_dict() == before
 
 
 def test_prefixes_go_to_where_the_model_computes_whatever_holds_its_parameters(model, tokenizer):

@@ -66,11 +66,6 @@ def test_weights_add_up_to_one_and_are_shared_by_the_rows_of_a_leaf(tree):
     assert repeated[0] == repeated[-1] == pytest.approx(weights[0].item() / 2)
 
 
-def test_every_child_of_a_node_has_equal_weight():
-    tree = tree_of([[], [[], [], []]])
-    assert tree.leaf_weights().tolist() == pytest.approx([1 / 2, 1 / 6, 1 / 6, 1 / 6])
-
-
 def test_a_fixed_tree_that_repeats_branches_that_ended_early_weighs_all_rows_alike():
     tree = fixed(3, 3, ends={(0,), (1, 2)})
     assert len(tree.rows) == 27
@@ -154,11 +149,6 @@ def test_the_tensors_of_a_batch_name_each_token_s_segment(forest):
         assert segment == named + [-1] * (width - len(named))
         assert end == offsets[id(tree)] + leaf
     assert grown.parent.max() < len(grown.parent) + len(forest)
-
-
-def test_the_first_token_of_a_forced_segment_carries_its_ratio():
-    tree = GrownTree([Segment(-1, [4, 5]), Segment(-1, [6, 7], forced=True, forced_ratio=0.25)], [0, 1])
-    assert branches([tree], 2).forced_ratio.tolist() == [[1.0, 1.0], [0.25, 1.0]]
 
 
 @pytest.mark.parametrize("forced_tokens", ["keep", "reweight", "mask"])

@@ -148,10 +148,6 @@ def test_what_cannot_grow_trees_is_refused(overrides, said, tmp_path):
         check_trees_can_grow(config(tmp_path, GRPOConfig, **overrides), FixedTree(2, 2, 3))
 
 
-def test_what_goes_with_trees_is_not_refused(tmp_path):
-    check_trees_can_grow(config(tmp_path, GRPOConfig, generation_kwargs={"stop_strings": ["END"]}), FixedTree(2, 2, 3))
-
-
 def test_tools_are_refused_at_the_first_call(tiny_model, tmp_path):
     trainer = build(tiny_model, tmp_path, TreeRollout(GROWERS["fixed"]))
     trainer.tools = [print]

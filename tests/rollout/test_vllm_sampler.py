@@ -23,12 +23,6 @@ def sampler(logprobs: list) -> VLLMSampler:
     return VLLMSampler(trainer)
 
 
-def test_an_answer_is_read():
-    ((found,),) = sampler([[-0.5, -1.0], [-0.25, -2.0]])._call([Request([1], [], 1, 4)], 0, top_k=2)
-    assert found.token_ids == [7, 8]
-    assert found.logprobs == [-0.5, -0.25]
-
-
 @pytest.mark.parametrize("logprobs", [[[None, -1.0], [-0.25, -2.0]], [[-0.5, -1.0], [-0.25, None]]])
 def test_a_log_probability_that_is_not_a_number_is_an_error_that_says_so(logprobs):
     with pytest.raises(ValueError, match="returned NaN as a log-probability at step 3"):

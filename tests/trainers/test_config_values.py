@@ -76,14 +76,3 @@ def test_a_metric_of_a_name_that_is_logged_anyway_is_refused(name, tiny_model, t
 
     with pytest.raises(ValueError, match=rf"log_metric\('{name}', ...\).*Choose another"):
         train(tiny_model, tmp_path, reward_funcs=logging_reward, max_steps=1)
-
-
-def test_other_names_are_logged(tiny_model, tmp_path):
-    def logging_reward(completions, log_metric, log_extra, **columns):
-        log_metric("math/no_answer", 0.25)
-        log_metric("td_share", 0.5)
-        log_extra("found", ["a"] * len(completions))
-        return [0.0] * len(completions)
-
-    logged = train(tiny_model, tmp_path, reward_funcs=logging_reward, max_steps=1).state.log_history[0]
-    assert (logged["math/no_answer"], logged["td_share"]) == (0.25, 0.5)

@@ -188,25 +188,3 @@ def test_a_disk_that_refuses_the_completions_costs_their_tables_and_one_warning(
         pd.read_parquet(file)  # a torn one would make the whole folder unreadable
     assert refused.state.global_step == 3
     assert without_times(refused.state.log_history) == without_times(healthy.state.log_history)
-
-
-class WritesAFile:
-    """A tracker whose own parquet file fails."""
-
-    log = print
-
-    def Table(self, dataframe):
-        dataframe.to_parquet("/nowhere/table.parquet")
-
-
-def test_the_error_of_a_tracker_still_rises(tiny_model, tmp_path, monkeypatch):
-    monkeypatch.setattr("trl.trainer.grpo_trainer.trackio", WritesAFile(), raising=False)
-    with pytest.raises(OSError, match="nowhere"):
-        train(tiny_model, tmp_path, max_steps=1, trainer={"callbacks": [ReportsToTrackio()]}, log_completions=True)
-
-
-class ReportsToTrackio(TrainerCallback):
-    """Switched on after the trainer's construction, which would ask for the real package."""
-
-    def on_train_begin(self, args, state, control, **kwargs):
-        args.report_to = ["trackio"]

@@ -71,10 +71,6 @@ FEATURES = {
 CONFIGURATIONS = {name: loss | options for (name, options), loss in zip(FEATURES.items(), cycle(LOSSES), strict=False)}
 
 
-def test_every_loss_is_among_the_configurations():
-    assert {options["loss_type"] for options in CONFIGURATIONS.values()} == {loss["loss_type"] for loss in LOSSES}
-
-
 @pytest.mark.parametrize("name", CONFIGURATIONS)
 def test_advantages_that_train_are_those_of_credit(name, tiny_model, tmp_path):
     trainer = train(tiny_model, tmp_path, **CONFIGURATIONS[name])
@@ -213,13 +209,6 @@ def double(x: int) -> int:
         x: The number.
     """
     return 2 * x
-
-
-def test_async_rewards(tiny_model, tmp_path):
-    async def slow_parity(completions, completion_ids, **columns):
-        return parity(completions, completion_ids)
-
-    check_credit(train(tiny_model, tmp_path, reward_funcs=[slow_parity, share_of_threes]))
 
 
 def test_a_trainer_without_a_config_makes_its_own(tiny_model, monkeypatch, tmp_path):

@@ -3,7 +3,6 @@
 import pytest
 import torch
 
-from tempo_trl import TEMPOTrainer
 from tempo_trl.credit.advantages import outcome_advantages
 from tempo_trl.credit.grown_tree import branches, repeated_rows
 from tempo_trl.credit.prefix_covariance import PrefixCovariance, pair_statistics
@@ -17,8 +16,6 @@ from .every_method import trainer_of
 from .recording import (
     RecordingBaseline,
     RecordingTrainer,
-    config,
-    parity,
     questions,
     share_of_threes,
     train,
@@ -99,21 +96,8 @@ def test_a_baseline_on_grown_trees_leaves_the_whole_branch_out(tiny_model, tmp_p
         covariance.update([pair_statistics(prefix_tree(ids, lengths, size), outcome)])
 
 
-def test_the_covariance_is_logged_at_a_few_depths_with_the_share_that_prefixes_explain(tiny_model, tmp_path):
-    trainer = run("prefix_baseline", tiny_model, tmp_path)
-    entry = trainer.state.log_history[-2]
-    assert entry["tempo/prefix_r2"] == trainer.learned.explained
-    for depth in (1, 4, 16, 64, 256):
-        assert entry[f"tempo/prefix_covariance_{depth}"] == trainer.learned([depth])[0]
-
-
 def test_an_evaluation_teaches_the_covariance_nothing(tiny_model, tmp_path):
     trainer = run("prefix_baseline", tiny_model, tmp_path)
     before = trainer.learned.state_dict()
     trainer.evaluate(questions(4))
     assert trainer.learned.state_dict() == before
-
-
-def test_the_fields_of_a_tree_change_nothing_where_completions_are_sampled_independently(tiny_model, tmp_path):
-    args = config(tmp_path, num_generations=4, tree_depth=7)
-    assert TEMPOTrainer(tiny_model, parity, args, questions()).rollout_func is None

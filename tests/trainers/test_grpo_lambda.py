@@ -10,7 +10,7 @@ from tempo_trl import GRPOLambdaConfig, GRPOLambdaTrainer
 
 from . import probing
 from .probing import assert_same_gradients
-from .recording import assert_refused, assert_same_weights, config, questions, share_of_threes, train, weights
+from .recording import assert_refused, assert_same_weights, config, questions, share_of_threes, train
 from .test_equivalence import OFF_POLICY
 
 pytestmark = pytest.mark.matrix
@@ -183,20 +183,3 @@ REFUSED = [
 @pytest.mark.parametrize(("options", "message"), REFUSED)
 def test_what_traces_cannot_go_with_is_refused_with_what_to_do(options, message, tmp_path, tiny_model):
     assert_refused(GRPOLambdaTrainer, options, message, tiny_model, tmp_path)
-
-
-@pytest.mark.parametrize(
-    "options",
-    [
-        {"loss_type": "cispo", "trace_update": "weight", "epsilon_high": 5.0},
-        {"loss_type": "vespo", "trace_update": "weight"},
-        {"use_bias_correction_kl": True, "trace_update": "weight"},
-        {"loss_type": "dr_grpo", "top_entropy_quantile": 0.5, "num_iterations": 2},
-        {"bf16": True, "entropy_coef": 0.01, "gradient_checkpointing": True},
-        {"eval_strategy": "steps", "eval_steps": 1, "trainer": {"eval_dataset": questions(4)}},
-    ],
-)
-def test_what_traces_can_go_with_trains(options, tiny_model, tmp_path):
-    trainer = train(tiny_model, tmp_path, GRPOLambdaTrainer, max_steps=2, **options)
-    assert trainer.state.global_step == 2
-    assert all(value.isfinite().all() for value in weights(trainer).values())

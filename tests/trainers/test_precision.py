@@ -3,14 +3,11 @@
 import json
 import subprocess
 import sys
-from types import SimpleNamespace
 
 import pytest
-from accelerate.utils import FullyShardedDataParallelPlugin
 
 from tempo_trl import TEMPOTrainer
 from tempo_trl.trainers import run
-from tempo_trl.trainers.run import keep_outputs_in_float32
 
 from .launching import REPOSITORY
 from .recording import train
@@ -26,12 +23,6 @@ def test_under_fsdp2_in_bfloat16_log_probabilities_are_not_rounded():
     said = json.loads(done.stdout.splitlines()[-1])
     assert (said["theirs"], said["ours"]) == ("torch.bfloat16", "torch.float32")
     assert said["rounding"] > 1e-4
-
-
-@pytest.mark.parametrize("plugin", [None, FullyShardedDataParallelPlugin(fsdp_version=2)])
-def test_without_a_policy_of_mixed_precision_nothing_is_changed(plugin):
-    keep_outputs_in_float32(SimpleNamespace(state=SimpleNamespace(fsdp_plugin=plugin)))
-    assert plugin is None or plugin.mixed_precision_policy is None
 
 
 def test_a_trainer_sees_to_it_before_it_prepares_a_model(tiny_model, tmp_path, monkeypatch):

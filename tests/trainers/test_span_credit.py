@@ -7,18 +7,17 @@ import pandas as pd
 import pytest
 import torch
 
-from tempo_trl import Credit, SpanReward, TokenCreditConfig, TokenCreditTrainer
+from tempo_trl import SpanReward
 from tempo_trl.credit.advantages import outcome_advantages
 
 from ..credit.test_spans import by_definition
 from .agents import DOORS, Rooms, rooms_of
 from .launching import run_ranks, torchrun
-from .recording import Recording, config, moved, questions, share_of_threes
+from .recording import moved, share_of_threes
 from .spans import (
     ANSWERS,
     CRITERIA,
     EOS,
-    Answers,
     FlatAnswers,
     RecordingSpans,
     assert_close,
@@ -177,30 +176,6 @@ def test_functions_are_called_as_trl_calls_reward_functions_and_with_texts(tiny_
     decode = partial(trainer.processing_class.decode, skip_special_tokens=False)
     assert seen["by_place"]["texts"] == list(map(decode, seen["by_place"]["completion_ids"]))
     assert seen["by_place"]["texts"] == [answer + EOS for answer in ANSWERS]
-
-
-def test_a_credit_function_of_ones_own_reads_the_criteria(tiny_model, tmp_path):
-    seen = []
-
-    def city_alone(batch):
-        seen.append(batch.criteria)
-        at = batch.criteria.names.index("city")
-        return Credit(batch.criteria.rewards[:, at].nan_to_num(0.0), criteria=batch.criteria.rewards)
-
-    class Own(Answers, Recording, TokenCreditTrainer):
-        pass
-
-    keywords = {"span_reward_funcs": fields, "credit_func": city_alone}
-    trainer = Own(tiny_model, None, config(tmp_path, TokenCreditConfig, max_steps=1), questions(), **keywords)
-    trainer.train()
-    ((criteria, *_), (batch,)) = seen, trainer.batches
-    scores, places, *_ = counted_by_hand(batch.completion_ids)
-    assert criteria.names == CRITERIA
-    assert criteria.weights.tolist() == [1.0] * 4
-    torch.testing.assert_close(criteria.rewards, torch.tensor(scores), equal_nan=True)
-    found = torch.stack([criteria.starts, criteria.ends], dim=-1).tolist()
-    assert [[[tuple(p) for p in own if p[0] >= 0] for own in row] for row in found] == places
-    assert batch.output["advantages"].tolist() == [1.0, 1.0, 0.0, 0.0, 1.0, 0.0, 0.0, 0.0]
 
 
 # Agents

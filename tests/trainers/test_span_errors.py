@@ -1,6 +1,5 @@
 """What span reward functions may not return, and what trainers refuse, each with its message."""
 
-import inspect
 from functools import partial
 
 import numpy as np
@@ -81,10 +80,6 @@ def test_a_method_that_would_not_read_them_refuses_them(tiny_model, tmp_path):
     message = "`span_reward_funcs` must be None, got 1: TEMPOTrainer would not use them. Use SpanCreditTrainer"
     with pytest.raises(ValueError, match=message):
         TEMPOTrainer(tiny_model, share_of_threes, config(tmp_path), questions(), span_reward_funcs=fields)
-
-
-def test_trees_are_not_grown():
-    assert "rollout" not in inspect.signature(SpanCreditConfig).parameters
 
 
 @pytest.mark.matrix

@@ -2,10 +2,8 @@
 
 import pytest
 import torch
-from pyarrow.parquet import read_schema
 
 from tempo_trl import TEMPOTrainer
-from tempo_trl.runs.trees import trees_path
 
 from .recording import assert_same_weights, share_of_threes, train
 
@@ -73,14 +71,6 @@ def test_advantages_per_completion_may_be_made_into_ones_per_token(tiny_model, t
     ours = train(tiny_model, tmp_path / "tokens", cls=Spread, **options)
     theirs = train(tiny_model, tmp_path / "completions", cls=TEMPOTrainer, **options)
     assert_same_weights(ours, theirs, rtol=1.3e-6, atol=1e-5)
-
-
-def test_a_method_of_ones_own_is_recorded_under_its_name(tiny_model, tmp_path):
-    class Discounted(TEMPOTrainer):
-        method_name = "discounted"
-
-    train(tiny_model, tmp_path, cls=Discounted, reward_funcs=share_of_threes, max_steps=1, log_trees_steps=1)
-    assert read_schema(trees_path(tmp_path, "train", 0)).metadata[b"credit"] == b"discounted"
 
 
 @pytest.mark.parametrize(

@@ -193,14 +193,6 @@ def test_signatures_name_trls_parameters_in_trls_order(name):
     assert ours == [*theirs, "credit_func", "step_reward_funcs", "span_reward_funcs", "observation_key_func"]
 
 
-@pytest.mark.parametrize("name", TRAINERS)
-def test_the_off_policy_mask_is_a_static_method_as_trls_is(name):
-    cls = getattr(tempo_trl, name)
-    assert isinstance(inspect.getattr_static(cls, "get_off_policy_mask"), staticmethod)
-    logps, mask = torch.zeros(2, 3), torch.ones(2, 3)
-    assert cls.get_off_policy_mask(torch.ones(2, 1), logps, logps, mask, 0.1).tolist() == [[1.0], [1.0]]
-
-
 def test_no_trl_method_is_overridden_twice_in_a_hierarchy():
     for name in TRAINERS:
         ours = [cls for cls in getattr(tempo_trl, name).__mro__ if cls.__module__.startswith("tempo_trl")]

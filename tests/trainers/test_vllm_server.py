@@ -91,11 +91,3 @@ def test_other_errors_and_those_of_other_samplers_pass_unchanged(tmp_path):
         raise ValueError("mine")
     with pytest.raises(OSError, match=r"^disk$"), advice_if_server_stops(config(tmp_path), "m", 1):
         raise OSError("disk")
-
-
-def test_the_command_has_the_flags_that_trl_asks_for():
-    from trl.generation import vllm_client
-
-    documented = " ".join(vllm_client.VLLMClient.__doc__.replace("\\", " ").split())
-    command = server_command("Qwen/Qwen2.5-7B")
-    assert command in documented
