@@ -164,12 +164,6 @@ def test_the_mean_of_the_criteria_is_over_those_that_judged_and_by_the_size_of_t
     assert mean.tolist() == pytest.approx([(1.0 + 2 * 0.5 - 0.0) / 4, 1.0, math.nan], nan_ok=True)
 
 
-def test_a_criterion_is_placed_where_it_has_one_place_or_more():
-    starts = torch.tensor([[[-1, -1], [0, -1], [-1, 2]]])
-    criteria = Criteria(("a", "b", "c"), torch.zeros(1, 3), starts, starts + 1, torch.ones(3))
-    assert criteria.placed.tolist() == [[False, True, True]]
-
-
 # Errors
 
 NONE, LENGTHS, SCORES = torch.full((4, 2), -1), torch.tensor([3, 2, 1, 0]), torch.zeros(4, 2)

@@ -68,18 +68,6 @@ def test_td_errors_are_zero_wherever_nobody_leaves(case):
                 assert td[i, t] == 0.0
 
 
-@given(groups(), st.integers(0, 9), st.integers(0, 80))
-def test_padding_changes_nothing(case, pad, extra):
-    rows, rewards, size = case
-    ids, lengths, reward_tensor = as_tensors(rows, rewards)
-    wider = torch.cat([ids, torch.full((len(rows), extra), pad)], dim=1)
-    wider[torch.arange(wider.shape[1]) >= lengths[:, None]] = pad
-    expected = tempo_advantages(ids, lengths, reward_tensor, size)
-    padded = tempo_advantages(wider, lengths, reward_tensor, size)
-    assert torch.equal(padded[:, : ids.shape[1]], expected)
-    assert padded[:, ids.shape[1] :].count_nonzero() == 0
-
-
 @given(groups(rewards=FINITE))
 def test_the_tree_counts_states_branches_and_duplicates(case):
     rows, _, size = case

@@ -148,17 +148,6 @@ def test_padding_is_not_penalized_as_a_repetition(model, tokenizer):
     torch.testing.assert_close(*of_tokens, atol=1e-4, rtol=1e-4)
 
 
-def test_each_distinct_prefix_is_read_once_whatever_the_number_of_its_continuations(model, tokenizer):
-    shapes = []
-    hook = model.get_input_embeddings().register_forward_hook(lambda _, args, __: shapes.append(tuple(args[0].shape)))
-    requests = [Request(list(range(30, 50)), [], 8, 3), Request(list(range(50, 60)), [], 8, 3)]
-    try:
-        sampler(model, tokenizer, eos_token_id=None).sample(requests + requests[:1])
-    finally:
-        hook.remove()
-    assert shapes == [(2, 19), (24, 1), (24, 1), (24, 1)]
-
-
 def test_an_empty_round_makes_as_many_calls_as_any_other(model, tokenizer):
     calls = []
     hook = model.register_forward_hook(lambda *_: calls.append(1))

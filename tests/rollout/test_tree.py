@@ -18,24 +18,6 @@ from tempo_trl.methods.tempo import tempo_credit
 from ..credit.groups import as_tensors
 from ..credit.test_siblings import shapes, tree_of
 
-
-def fixed(children: int, depth: int, ends: set[tuple[int, ...]] = frozenset()) -> GrownTree:
-    """A tree of equal steps; the paths in `ends` end early and stand for the leaves that they close."""
-    tree = GrownTree()
-
-    def grow(parent, path):
-        for number in range(children):
-            tree.segments.append(Segment(parent, [number, 9]))
-            index, here = len(tree.segments) - 1, (*path, number)
-            if here in ends or len(here) == depth:
-                tree.rows += [index] * children ** (depth - len(here))
-            else:
-                grow(index, here)
-
-    grow(-1, ())
-    return tree
-
-
 trees = shapes.filter(bool).map(tree_of)
 
 
@@ -64,12 +46,6 @@ def test_weights_add_up_to_one_and_are_shared_by_the_rows_of_a_leaf(tree):
     tree.rows.append(tree.rows[0])
     repeated = tree.leaf_weights()
     assert repeated[0] == repeated[-1] == pytest.approx(weights[0].item() / 2)
-
-
-def test_a_fixed_tree_that_repeats_branches_that_ended_early_weighs_all_rows_alike():
-    tree = fixed(3, 3, ends={(0,), (1, 2)})
-    assert len(tree.rows) == 27
-    assert tree.leaf_weights().tolist() == pytest.approx([1 / 27] * 27)
 
 
 @given(trees)
@@ -102,40 +78,6 @@ def test_td_errors_of_a_weighted_group_telescope_and_its_outcome_sums_to_the_edg
         assert summed.item() == pytest.approx(weights[through].sum().item() * delta, abs=1e-5)
         expected = weights[through].sum().item() * (0.0 if flat else (values[row, end] - values[row, 0]).item())
         assert ((share * outcome)[through, end - 1].sum() / size).item() == pytest.approx(expected, abs=1e-5)
-
-
-def test_equal_weights_are_no_weights():
-    tree = fixed(2, 2)
-    ids, lengths, rewards, size = group_of(tree)
-    weighted = outcome_and_td_errors(prefix_tree(ids, lengths, size), rewards - rewards.mean(), 9, tree.leaf_weights())
-    plain = outcome_and_td_errors(prefix_tree(ids, lengths, size), rewards - rewards.mean(), 9)
-    for ours, expected in zip(weighted, plain, strict=True):
-        torch.testing.assert_close(ours, expected)
-
-
-def expected_mean() -> float:
-    """Expectation of the weighted mean reward over all trees of two children and two steps of a small process.
-
-    A step ends the completion with probability 0.3, for a reward of 1; whoever takes two steps earns 0.
-    """
-    total = 0.0
-    for ended in itertools.product([True, False], repeat=2):
-        probability, tree, rewards = 1.0, GrownTree(), []
-        for number, ends in enumerate(ended):
-            probability *= 0.3 if ends else 0.7
-            tree.segments.append(Segment(-1, [number]))
-            index = len(tree.segments) - 1
-            if not ends:
-                tree.segments += [Segment(index, [0]), Segment(index, [1])]
-            leaves = [index] * 2 if ends else [index + 1, index + 2]
-            tree.rows += leaves
-            rewards += [float(ends)] * 2
-        total += probability * (tree.leaf_weights() * torch.tensor(rewards)).sum().item()
-    return total
-
-
-def test_the_weighted_mean_is_unbiased_where_branches_end_early():
-    assert expected_mean() == pytest.approx(0.3)
 
 
 @given(st.lists(trees, min_size=1, max_size=3))

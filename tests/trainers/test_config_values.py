@@ -44,12 +44,6 @@ def test_the_choices_are_those_of_trl_and_no_name_is_left_out():
     assert {*re.findall(r"'(\w+)'", listed)} == {*CHOICES["loss_type"]}
 
 
-@pytest.mark.parametrize("value", [True, False, "batch"])
-def test_values_that_trl_translates_are_accepted(value, tmp_path, tiny_model):
-    args = config(tmp_path, scale_rewards=value, epsilon_high=float("inf"), generation_kwargs={"do_sample": True})
-    TEMPOTrainer(tiny_model, parity, args, questions())
-
-
 def test_the_check_imports_modules_of_the_current_folder(tmp_path, monkeypatch, capsys):
     (tmp_path / "my_own_rewards.py").write_text("def mine(completions, **columns): return [0.0] * len(completions)\n")
     monkeypatch.chdir(tmp_path)

@@ -83,13 +83,6 @@ def test_sequence_level_importance_is_gspo_token(shift, tiny_model, tmp_path):
     assert_same_gradients(computed, trainer.gradient_of(objective))
 
 
-def test_gspo_token_with_one_advantage_a_sequence_is_gspo(tiny_model, tmp_path):
-    trainer = probe(tiny_model, tmp_path, importance_sampling_level="sequence")
-    old = trainer.logps().detach() + torch.tensor([[0.1, 0.05, -0.02, 0.1], [0.05, -0.1, 0.05, 9.0]])
-    tokens = trainer.gradient(**batch(OUTCOME[:, None].expand(2, 4) * MASK, old))
-    assert_same_gradients(tokens, trainer.gradient(**batch(OUTCOME, old)))
-
-
 def test_the_off_policy_mask_looks_at_the_outcome_not_at_the_tokens_sign(tiny_model, tmp_path):
     trainer = probe(tiny_model, tmp_path, off_policy_mask_threshold=0.1)
     old = trainer.logps().detach() + 0.15  # both sequences are off policy by more than the threshold

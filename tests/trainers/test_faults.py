@@ -118,30 +118,26 @@ def test_a_run_of_which_one_rank_is_killed_while_it_saves_resumes_from_the_check
     assert_resumes_to_the_same_weights(tiny_model, tmp_path, uninterrupted(2), checkpoint=2)
 
 
-def ended(launcher: list[str], model: str, folder: Path, fault: str) -> str:
-    """What a run printed that ended by itself, with an error and with all of its ranks."""
-    status, printed = run_to_its_end(launcher, MODULE, model, folder, fault)
-    assert status != 0
-    assert len(list(folder.glob("rank*.pid"))) == 2
-    assert living_ranks(folder) == []
-    return printed
-
-
 @pytest.mark.matrix
-def test_an_error_of_a_reward_function_on_one_rank_ends_the_other_long_before_ddp_timeout(tiny_model, tmp_path):
+@pytest.mark.parametrize(
+    ("launcher", "fault", "error"),
+    [
+        (lambda: torchrun(2), "reward_that_raises", "this grader is out of order"),
+        # PPO's credit reduces over ranks: the rank that fails must not go on to the collectives that come after it.
+        (lambda: accelerate_launch(2, free_port()), "critic_that_raises", "this critic is out of order"),
+    ],
+    ids=["reward function", "critic"],
+)
+def test_an_error_on_one_rank_ends_the_other_long_before_ddp_timeout(launcher, fault, error, tiny_model, tmp_path):
     """The other rank's collective fails with the connection, or the launcher ends that rank: whichever is first.
 
     Long before: `run_to_its_end` waits for half of the 30 minutes that gloo waits.
     """
-    printed = ended(torchrun(2), tiny_model, tmp_path, "reward_that_raises")
-    assert "[rank1]: ArithmeticError: this grader is out of order" in printed
-
-
-@pytest.mark.matrix
-def test_an_error_of_the_critic_on_one_rank_ends_the_other_which_waits_for_its_moments(tiny_model, tmp_path):
-    """PPO's credit reduces over ranks: the rank that fails must not go on to the collectives that come after it."""
-    printed = ended(accelerate_launch(2, free_port()), tiny_model, tmp_path, "critic_that_raises")
-    assert "[rank1]: ArithmeticError: this critic is out of order" in printed
+    status, printed = run_to_its_end(launcher(), MODULE, tiny_model, tmp_path, fault)
+    assert status != 0
+    assert len(list(tmp_path.glob("rank*.pid"))) == 2
+    assert living_ranks(tmp_path) == []
+    assert f"[rank1]: ArithmeticError: {error}" in printed
 
 
 COMPLETIONS = {

@@ -7,10 +7,9 @@ import pytest
 import torch
 from datasets import IterableDataset
 
-from tempo_trl import TEMPOConfig, TEMPOTrainer
 from tempo_trl.credit import prefix_values, td_errors, tempo_advantages
 
-from .recording import RecordingTrainer, parity, picky, questions, rolled_out, share_of_threes, train
+from .recording import parity, picky, questions, rolled_out, share_of_threes, train
 
 pytestmark = pytest.mark.matrix
 
@@ -133,21 +132,6 @@ def test_iterable_datasets(tiny_model, tmp_path):
     check_credit(train(tiny_model, tmp_path, dataset=stream))
 
 
-def test_tools(tiny_model, tmp_path):
-    def eight(completions, **columns):
-        return [float("8" in str(completion[-1]["content"])) for completion in completions]
-
-    keywords = {"tools": [double]}
-    options = {"reward_funcs": eight, "max_completion_length": 200, "max_steps": 1, "trainer": keywords}
-    trainer = train(tiny_model, tmp_path, cls=ToolTrainer, dataset=questions(conversational=True), **options)
-    batch = trainer.batches[0]
-    assert 0 in batch.output["tool_mask"][0]
-    assert batch.rewards_per_func[:, 0].tolist() == [1.0, 0.0] * 4
-    check_credit(trainer)
-    text = trainer.processing_class.decode(batch.completion_ids[0])
-    assert "<tool_response>\n8" in text
-
-
 def test_continuous_batching_leaves_an_evaluation_an_evaluation(tiny_model, tmp_path):
     """TRL's generation ends in training mode; what is scored after it would train, on rows of the evaluation."""
     options = {"max_steps": 2, "eval_strategy": "steps", "eval_steps": 1, "per_device_eval_batch_size": 4}
@@ -187,40 +171,6 @@ def test_rollout_func_tokens_of_the_environment_split_paths_and_are_not_trained_
     check_credit(trainer)
     # Of the 4 + 4 + 5 + 5 tokens that the model wrote, the last ones of rows 2 and 3 have a TD error.
     assert trainer.state.log_history[0]["tempo/branch_tokens"] == pytest.approx(2 / 18)
-
-
-class ToolTrainer(RecordingTrainer):
-    """The model's turns are scripted: a random tiny model calls no tool."""
-
-    call = '<tool_call>\n{"name": "double", "arguments": {"x": 4}}\n</tool_call><|im_end|>'
-
-    def _generate_single_turn(self, prompt_ids, *args, **kwargs):
-        encode = self.processing_class.encode
-        answered = [encode("<tool_response>")[0] in ids for ids in prompt_ids]
-        texts = [f"It is {8 + i % 2}<|im_end|>" if done else self.call for i, done in enumerate(answered)]
-        return [encode(text) for text in texts], None
-
-
-def double(x: int) -> int:
-    """
-    Doubles a number.
-
-    Args:
-        x: The number.
-    """
-    return 2 * x
-
-
-def test_a_trainer_without_a_config_makes_its_own(tiny_model, monkeypatch, tmp_path):
-    class OnCPU(TEMPOConfig):
-        def __init__(self, output_dir):
-            super().__init__(output_dir, use_cpu=True, bf16=False)
-
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(TEMPOTrainer, "_config_cls", OnCPU)
-    trainer = TEMPOTrainer(tiny_model, parity, train_dataset=questions())
-    assert trainer.args.output_dir == "tiny-qwen3-TEMPO"
-    assert (trainer.args.td_coef, trainer.args.epsilon, trainer.args.epsilon_high) == (1.0, 0.2, 0.28)
 
 
 def test_the_model_card_names_tempo_and_its_paper(tiny_model, tmp_path):

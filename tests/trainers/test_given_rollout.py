@@ -5,7 +5,7 @@ import re
 import pytest
 from datasets import Dataset
 
-from .recording import RecordingTrainer, questions, rolled_out, train
+from .recording import questions, rolled_out, train
 
 
 def answers(prompts, trainer) -> dict:
@@ -83,20 +83,16 @@ def with_numbers(prompts, trainer):
     return answers(prompts, trainer) | {"prompt_ids": trainer.processing_class(text=texts)["input_ids"]}
 
 
-def test_short_prompts_stand_in_others_by_chance(tiny_model, tmp_path):
-    dataset = Dataset.from_dict({"prompt": ["1", "2", "3", "4"]})
-    trainer = train(tiny_model, tmp_path, dataset=dataset, trainer={"rollout_func": with_numbers}, max_steps=1)
-    assert trainer.state.global_step == 1
+SHORT = ["1", "2", "3", "4"]
+IN_ANOTHER = ["Two?", "One and Two?", "One and Two? And Three?", "Four?"]
 
 
-@pytest.mark.parametrize("rollout", [answers, own_prompt, in_another_spelling])
-def test_a_rollout_may_write_prompts_of_its_own(rollout, tiny_model, tmp_path):
-    trainer = train(tiny_model, tmp_path, trainer={"rollout_func": rollout}, max_steps=1)
-    assert trainer.state.global_step == 1
-    assert trainer.rollout_func is rollout
-
-
-def test_prompts_of_which_one_is_a_part_of_another_keep_their_order(tiny_model, tmp_path):
-    dataset = Dataset.from_dict({"prompt": ["Two?", "One and Two?", "One and Two? And Three?", "Four?"]})
-    trainer = train(tiny_model, tmp_path, RecordingTrainer, dataset, trainer={"rollout_func": answers}, max_steps=2)
+@pytest.mark.parametrize(
+    ("rollout", "prompts"),
+    [(answers, None), (answers, IN_ANOTHER), (own_prompt, None), (in_another_spelling, None), (with_numbers, SHORT)],
+)
+def test_a_rollout_may_write_prompts_of_its_own(rollout, prompts, tiny_model, tmp_path):
+    dataset = Dataset.from_dict({"prompt": prompts}) if prompts else questions()
+    trainer = train(tiny_model, tmp_path, dataset=dataset, trainer={"rollout_func": rollout}, max_steps=2)
     assert trainer.state.global_step == 2
+    assert trainer.rollout_func is rollout

@@ -1,4 +1,4 @@
-"""What is observed before a turn: equal keys by definition, images, the answer's text, and the work that it takes."""
+"""What is observed before a turn: equal keys by definition, images, and the answer's text."""
 
 from types import SimpleNamespace
 
@@ -48,18 +48,6 @@ def test_keys_are_equal_where_the_same_was_observed_or_else_all_tokens_so_far_ar
         assert known.setdefault(seen, keys[row, step].item()) == keys[row, step].item()
     assert len(set(known.values())) == len(known)
     assert ((keys != 0).sum(dim=1) == steps.amax(dim=1) + 1).all()
-
-
-def test_hashing_takes_no_more_work_for_more_steps(monkeypatch):
-    """Counted in numbers that are hashed: each token once, not once for every later step."""
-    hashed, mixed = [], anchors._mixed
-    monkeypatch.setattr(anchors, "_mixed", lambda numbers: hashed.append(numbers.size) or mixed(numbers))
-    ids, work = torch.zeros(2, 600, dtype=torch.int64), []
-    for steps in (10, 300):
-        hashed.clear()
-        anchors.observation_keys(ids, (torch.arange(600) // (600 // steps)).expand(2, -1), torch.zeros(2).long())
-        work.append(sum(hashed) - 6 * steps)  # three numbers for each step of two rows
-    assert abs(work[0] - work[1]) <= 4 and max(work) <= 2 * ids.numel()
 
 
 def keys_of(completions: list, key_func=None, state_keys=None, observed: int = 7) -> torch.Tensor:

@@ -192,17 +192,3 @@ def test_the_policys_gradient_is_that_of_the_clipped_objective_token_by_token(ti
         return torch.min(ratio * advantages, ratio.clamp(0.8, 1.2) * advantages)
 
     assert_same_gradients(trainer.gradient(old_per_token_logps=old), trainer.gradient_of(clipped))
-
-
-def test_the_kl_penalty_is_trls_term_of_the_loss(tiny_model, tmp_path):
-    settings = {"beta": 0.3, "use_bias_correction_kl": False, "loss_type": "grpo"}
-    in_loss = build(tiny_model, tmp_path, LossProbe, **settings)
-    old = in_loss.logps().detach() - LossProbe.drift
-    batch = {"old_per_token_logps": old, "ref_per_token_logps": (reference := old - 0.2)}
-    without = build(tiny_model, tmp_path, LossProbe, beta=0.0, loss_type="grpo").gradient(**batch)
-
-    def minus_k3(logps):
-        return -0.3 * ((reference - logps).exp() - (reference - logps) - 1)
-
-    kl = in_loss.gradient_of(minus_k3)
-    assert_same_gradients(in_loss.gradient(**batch), {name: without[name] + kl[name] for name in kl})

@@ -91,23 +91,26 @@ def test_what_is_no_ppo_is_refused_with_what_to_do(options, message, tmp_path, t
     assert_refused(PPOTrainer, options, message, tiny_model, tmp_path)
 
 
+SCHEDULED = SimpleNamespace(zero_stage=2, deepspeed_config={"scheduler": {"type": "WarmupLR"}})
+
+
 @pytest.mark.parametrize(
-    ("attribute", "message"),
-    [("is_fsdp_enabled", "does not support FSDP.*Use DDP or DeepSpeed ZeRO-2"), ("_is_vlm", "Use a text model")],
+    ("attribute", "value", "message"),
+    [
+        ("is_fsdp_enabled", True, "does not support FSDP.*Use DDP or DeepSpeed ZeRO-2"),
+        ("_is_vlm", True, "Use a text model"),
+        (
+            "accelerator",
+            SimpleNamespace(state=SimpleNamespace(deepspeed_plugin=SCHEDULED)),
+            "the critic could not follow it",
+        ),
+    ],
 )
-def test_fsdp_and_images_are_refused(attribute, message, tiny_model, tmp_path):
+def test_fsdp_images_and_a_schedule_of_deepspeeds_own_are_refused(attribute, value, message, tiny_model, tmp_path):
     trainer = build(tiny_model, tmp_path)
     refuse_engines_without_a_critic(trainer)
-    setattr(trainer, attribute, True)
+    setattr(trainer, attribute, value)
     with pytest.raises(ValueError, match=message):
-        refuse_engines_without_a_critic(trainer)
-
-
-def test_a_schedule_of_deepspeeds_own_is_refused(tiny_model, tmp_path):
-    trainer = build(tiny_model, tmp_path)
-    plugin = SimpleNamespace(zero_stage=2, deepspeed_config={"scheduler": {"type": "WarmupLR"}})
-    trainer.accelerator = SimpleNamespace(state=SimpleNamespace(deepspeed_plugin=plugin))
-    with pytest.raises(ValueError, match="the critic could not follow it"):
         refuse_engines_without_a_critic(trainer)
 
 

@@ -10,7 +10,6 @@ from tempo_trl.trainers.agents import images_in
 from tempo_trl.trainers.whole_groups import prompt_keys
 
 from .recording import RecordingTrainer, questions, train
-from .test_features import ToolTrainer
 
 
 class Riddles:
@@ -77,7 +76,7 @@ def test_rows_without_a_prompt_get_that_of_their_environment(tiny_model, tmp_pat
     rows = Dataset.from_dict({"environment": ["a", "b"] * 4})
     factories = {"environment_factory": {"a": Shown, "b": Shown}}
     options = {"max_completion_length": 200, "max_steps": 1, "log_trees_steps": 1}
-    trainer = train(tiny_model, tmp_path, cls=ToolTrainer, dataset=rows, trainer=factories, **options)
+    trainer = train(tiny_model, tmp_path, cls=RiddleTrainer, dataset=rows, trainer=factories, **options)
     assert trainer.state.global_step == 1
     assert set(read_trees(tmp_path)["prompt"]) == {"user: the same for all"}
 

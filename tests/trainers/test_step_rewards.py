@@ -72,36 +72,22 @@ def test_what_does_not_fit_is_named_with_its_row(given, message, tiny_model, tmp
         watch(tiny_model, tmp_path, scores)
 
 
-class Together:
-    """Functions that wait for each other in every batch: none returns before all of them run."""
-
-    def __init__(self, count: int):
-        self.count, self.arrived, self.loops = count, {}, set()
-
-    async def all_run(self, step: int) -> None:
-        self.loops.add(asyncio.get_running_loop())
-        arrived, everyone = self.arrived.setdefault(step, ([], asyncio.Event()))
-        arrived.append(None)
-        if len(arrived) == self.count:
-            everyone.set()
-        await asyncio.wait_for(everyone.wait(), timeout=60)
-
-    def function(self, scores):
-        async def waits(completions, trainer_state, **columns):
-            await self.all_run(trainer_state.global_step)
-            return scores(completions)
-
-        return waits
-
-
 @pytest.mark.parametrize("of_trl", [True, False])
 def test_async_functions_of_all_kinds_run_together_in_one_loop_also_where_one_runs_already(
     of_trl, tiny_model, tmp_path
 ):
-    together = Together(5 if of_trl else 4)
-    doors, nothing = together.function(door_rewards), together.function(lambda completions: [[]] * len(completions))
+    everyone = asyncio.Barrier(5 if of_trl else 4)  # of one loop: it refuses to be waited for in another
+
+    def together(scores):
+        async def waits(completions, **columns):
+            await asyncio.wait_for(everyone.wait(), timeout=60)
+            return scores(completions)
+
+        return waits
+
+    doors, nothing = together(door_rewards), together(lambda completions: [[]] * len(completions))
     given = {"step_reward_funcs": [doors, doors], "span_reward_funcs": [nothing, nothing]}
-    reward = together.function(lambda completions: list(map(float, map(len, completions))))
+    reward = together(lambda completions: list(map(float, map(len, completions))))
 
     async def notebook():
         trainer = {"credit_func": functions.Watching(), **given}
@@ -109,7 +95,6 @@ def test_async_functions_of_all_kinds_run_together_in_one_loop_also_where_one_ru
 
     trainer = asyncio.run(notebook())
     assert trainer.credit_func.batches[0].step_rewards[3, 0] == 2.0
-    assert len(together.arrived) == 2 and len(together.loops) == 1
     assert "step_rewards/waits_2/mean" in trainer.state.log_history[0]
 
 

@@ -101,8 +101,6 @@ def test_the_share_of_tokens_without_credit_is_logged(trained):
     ("options", "message"),
     [
         ({"tree_depth": 3}, r"`num_generations` must be tree_children \*\* tree_depth = 2 \*\* 3 = 8, got 4"),
-        ({"tree_children": 1}, "`children` of a tree must be at least 2, got 1"),
-        ({"tree_step_tokens": 0}, "`step_tokens` of a tree must be at least 1"),
         ({"advantage_scale": "max"}, "`advantage_scale` must be one of"),
         ({"count_shared_tokens": "twice"}, "`count_shared_tokens` must be one of"),
         ({"scale_rewards": "batch"}, "`scale_rewards` is 'batch': siblings are compared"),

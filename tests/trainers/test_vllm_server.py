@@ -13,28 +13,8 @@ from .recording import config
 
 
 @pytest.fixture
-def web_server(monkeypatch):
-    """Start a server that answers every request with the given status, and return its address."""
+def vllm_is_here(monkeypatch):
     monkeypatch.setattr(vllm_server, "is_vllm_available", lambda: True)
-    running = []
-
-    def start(status: int) -> str:
-        class Answer(BaseHTTPRequestHandler):
-            def do_GET(self):
-                self.send_response(status)
-                self.end_headers()
-
-            def log_message(self, *args):
-                pass
-
-        running.append(ThreadingHTTPServer(("127.0.0.1", 0), Answer))
-        threading.Thread(target=running[-1].serve_forever, daemon=True).start()
-        return f"http://127.0.0.1:{running[-1].server_port}"
-
-    yield start
-    for server in running:
-        server.shutdown()
-        server.server_close()
 
 
 def server_config(folder, url: str, **overrides):
@@ -42,30 +22,28 @@ def server_config(folder, url: str, **overrides):
     return config(folder, **(on_server | overrides))
 
 
+@pytest.mark.usefixtures("vllm_is_here")
 @pytest.mark.parametrize("status", [404, 503])
-def test_an_address_that_answers_without_a_healthy_server_ends_the_wait_within_the_time_out(
-    status, web_server, tmp_path
-):
-    url = web_server(status)
-    with pytest.raises(ConnectionError, match=rf"{url}: the last answer within .*=1 seconds was {status}"):
-        wait_for_server(server_config(tmp_path, url), "Qwen/Qwen3-1.7B")
+def test_an_address_that_answers_without_a_healthy_server_ends_the_wait_within_the_time_out(status, tmp_path):
+    class Answer(BaseHTTPRequestHandler):
+        def do_GET(self):
+            self.send_response(status)
+            self.end_headers()
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Answer) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        url = f"http://127.0.0.1:{server.server_port}"
+        with pytest.raises(ConnectionError, match=rf"{url}: the last answer within .*=1 seconds was {status}"):
+            wait_for_server(server_config(tmp_path, url), "Qwen/Qwen3-1.7B")
+        server.shutdown()
 
 
-def test_an_address_without_anybody_is_told_with_the_command_that_starts_a_server(web_server, tmp_path):
+@pytest.mark.usefixtures("vllm_is_here")
+def test_an_address_without_anybody_is_told_with_the_command_that_starts_a_server(tmp_path):
     args = server_config(tmp_path, f"http://127.0.0.1:{free_port()}", vllm_max_model_length=4096)
     with pytest.raises(ConnectionError, match="Connection refused") as error:
         wait_for_server(args, "Qwen/Qwen3-1.7B")
     assert server_command("Qwen/Qwen3-1.7B", 4096) in str(error.value)
-
-
-def test_a_healthy_server_ends_the_wait(web_server, tmp_path):
-    wait_for_server(server_config(tmp_path, web_server(200)), "Qwen/Qwen3-1.7B")
-
-
-def test_a_run_that_samples_without_a_server_waits_for_none(web_server, tmp_path):
-    silent = f"http://127.0.0.1:{free_port()}"
-    wait_for_server(server_config(tmp_path, silent, use_vllm=False), "Qwen/Qwen3-1.7B")
-    wait_for_server(server_config(tmp_path, silent, vllm_mode="colocate"), "Qwen/Qwen3-1.7B")
 
 
 @pytest.mark.parametrize(
