@@ -4,19 +4,13 @@ import random
 
 import pytest
 
-from benchmarks.agents.policy import word_tokenizer
-from benchmarks.agents.warm_start import lessons, played
+from benchmarks.agents.warm_start import played
 from benchmarks.tasks import recipe_of, rooms
-from benchmarks.tasks.rooms import TURNS, WORDS, Rooms, draw_tasks, state_text
+from benchmarks.tasks.rooms import TURNS, Rooms, draw_tasks, state_text
 from tempo_trl.launch import train
 from tempo_trl.runs.log import training_log
 
 TASKS = draw_tasks(40, random.Random(0))
-
-
-@pytest.fixture(scope="module")
-def tokenizer():
-    return word_tokenizer(WORDS)
 
 
 @pytest.mark.parametrize("task", TASKS[:10])
@@ -80,15 +74,6 @@ def test_the_splits_share_no_task():
     assert 60 < len(tasks("test")) < 140
     with pytest.raises(ValueError, match=r"split is 'dev', expected one of \('train', 'test'\)"):
         draw_tasks(1, random.Random(0), "dev")
-
-
-def test_lessons_teach_the_turns_of_the_policy_and_nothing_of_the_world(tokenizer):
-    (ids, own), *_ = lessons(tokenizer, Rooms, TASKS[:3], random.Random(0), skill=0.5)
-    taught = tokenizer.decode([token for token, its in zip(ids, own, strict=True) if its]).split(" <end>")
-    assert taught.pop() == ""
-    assert taught.pop() == " done"
-    assert all(turn.strip() == "/take" or turn.strip().startswith("/go direction= ") for turn in taught)
-    assert tokenizer.unk_token_id not in ids
 
 
 @pytest.mark.matrix

@@ -70,7 +70,6 @@ HUB_ROWS = {
 }
 
 TOLD = ("orders", "function_calls")  # no answer may be null
-WITH_ANSWER = [name for name in HUB_ROWS if name not in TOLD]
 OPTIONS = {
     "medqa": ["Anti-A IgG", "Anti-D IgG", "Anti-B IgG", "Anti-D IgM"],
     "medqa_5options": ["Propranolol", "Digoxin", "Amiodarone", "Warfarin", "Diltiazem"],

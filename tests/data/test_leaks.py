@@ -18,10 +18,6 @@ def splits(tmp_path):
     return train, load("test", ["What is $w$?", "What is $y$?", "What is $Z$?"])
 
 
-def test_white_space_and_case_do_not_hide_a_problem(splits):
-    assert leaked_rows(*splits) == [1, 2]
-
-
 def test_leaked_rows_are_kept_and_named_or_dropped(splits, caplog):
     with caplog.at_level(logging.WARNING, "tempo_trl"):
         kept = check_leaks(*splits)
@@ -31,12 +27,6 @@ def test_leaked_rows_are_kept_and_named_or_dropped(splits, caplog):
         "2 training rows are also evaluation rows. They are kept (set drop_leaked_rows to drop them): [1, 2]",
         "2 training rows are also evaluation rows. They are dropped: [1, 2]",
     ]
-
-
-def test_splits_that_share_nothing_are_left_as_they_are(splits, caplog):
-    train = splits[0].select([0, 3])
-    assert check_leaks(train, splits[1], drop=True) is train
-    assert not caplog.records
 
 
 def test_one_question_with_other_options_is_another_problem(tmp_path):

@@ -7,10 +7,8 @@ import re
 import pytest
 
 from tempo_trl.data import BENCHMARKS, load_prompts
-from tests.data.rows import HUB_ROWS, WITH_ANSWER, amc_row, medmcqa_row, warned, write_file
+from tests.data.rows import HUB_ROWS, amc_row, medmcqa_row, write_file
 
-ANSWERS = {"math": "solution", "gsm_hard": "target", "medmcqa": "cop"}
-ANSWERS |= dict.fromkeys(("amc23", "medqa", "medqa_5options", "mmlu_medical"), "answer")
 QUESTIONS = {"math": "problem", "gsm_hard": "input", "amc23": "problem"}
 QUESTIONS |= {"orders": "order", "function_calls": "conversations"}
 
@@ -18,15 +16,6 @@ QUESTIONS |= {"orders": "order", "function_calls": "conversations"}
 HUB_LINE = json.dumps(HUB_ROWS["math"][0]).encode() + b"\n"
 
 # Null answers
-
-
-@pytest.mark.parametrize("name", WITH_ANSWER)
-@pytest.mark.parametrize("file", ["rows.jsonl", "rows.parquet"])
-def test_a_null_answer_is_no_answer_and_its_row_is_named(name, file, tmp_path, caplog):
-    rows = [*HUB_ROWS[name], HUB_ROWS[name][0] | {ANSWERS[name]: None}]
-    dataset, last = load_prompts(name, path=write_file(tmp_path / file, rows)), len(HUB_ROWS[name])
-    assert len(dataset) == last + 1 and dataset["solution"][last] == ""
-    assert warned(caplog) == [f"1 rows of {name} have no answer to compare with, so their reward is None: [{last}]"]
 
 
 def test_a_letter_with_a_null_beside_it_is_still_the_right_letter(tmp_path):

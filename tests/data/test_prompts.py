@@ -14,12 +14,6 @@ def user_text(name: str, **words: str) -> str:
     return message["content"]
 
 
-def test_the_question_is_what_the_user_says_before_the_instruction():
-    for name, benchmark in BENCHMARKS.items():
-        row = benchmark.to_row(HUB_ROWS[name][0])
-        assert user_text(name, instruction="Box it.") == f"{row['question']}\nBox it."
-
-
 def test_tasks_that_say_what_to_do_are_asked_as_they_are():
     for style in STYLES:
         assert user_text("orders", style=style) == "Two red mugs for Ada Bell, please."

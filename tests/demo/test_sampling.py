@@ -1,13 +1,11 @@
 """The demo's sampler draws what the model says, and training with it differs from TRL's in nothing else."""
 
-from collections import Counter
 from contextlib import nullcontext
 from types import SimpleNamespace
 
 import pytest
 import torch
 from datasets import Dataset
-from scipy.stats import chisquare
 from transformers import AutoModelForCausalLM
 from trl import GRPOConfig, GRPOTrainer
 
@@ -56,28 +54,6 @@ def test_tokens_that_float32_would_round_away_can_be_drawn(monkeypatch):
     assert drawn(logits, torch.tensor([0, 0, 0]), 1.0).tolist() == [0, 1, 2]
 
 
-def chances(model, prefix, paths, temperature):
-    """The chance of each path of tokens after a prefix, from one forward pass over it."""
-    ids = torch.tensor([prefix + list(path) for path in paths])
-    logps = (model(ids).logits[:, len(prefix) - 1 : -1] / temperature).log_softmax(dim=-1)
-    return logps.gather(2, ids[:, len(prefix) :, None]).sum(dim=(1, 2)).exp().double()
-
-
-@torch.no_grad()
-def test_completions_have_the_distribution_of_independent_samples(model):
-    torch.manual_seed(0)
-    rows, prefix, temperature = 3000, [7, 8, 9], 0.01
-    ((*own,),) = sampled(model, [prefix], [rows], 3, [999], temperature)
-    counts = Counter(map(tuple, own))
-    paths = [path for path in counts if len(path) == 3]
-    expected = rows * chances(model, prefix, paths, temperature)
-    often = expected >= 5
-    assert often.sum() >= 10  # there is a distribution
-    observed = torch.tensor([counts[path] for path in paths])[often].tolist()
-    observed, expected = [*observed, rows - sum(observed)], [*expected[often], rows - expected[often].sum()]
-    assert chisquare(observed, expected).pvalue > 0.01
-
-
 @torch.no_grad()
 @pytest.mark.parametrize("prefixes", [APART, BEGIN_ALIKE, ONE_TEXT])
 def test_each_row_is_drawn_from_its_own_state(prefixes, model, monkeypatch):
@@ -93,18 +69,6 @@ def test_each_row_is_drawn_from_its_own_state(prefixes, model, monkeypatch):
     for t, logits in enumerate(steps):  # of the rows that have not ended, in their order
         expected = torch.stack([own[t] for own in alone if len(own) > t])
         torch.testing.assert_close(logits.log_softmax(-1), expected.log_softmax(-1), rtol=1e-4, atol=1e-4)
-
-
-def test_what_is_equal_is_computed_once(model, monkeypatch):
-    torch.manual_seed(0)
-    computed, forward = [], sampling._forward
-    monkeypatch.setattr(
-        sampling, "_forward", lambda model, ids, *a: computed.append(ids.shape) or forward(model, ids, *a)
-    )
-    found = sampled(model, BEGIN_ALIKE, [5, 5, 5], 8, [999], 0.005)
-    states = [len({(i, *ids[:t]) for i, own in enumerate(found) for ids in own}) for t in range(1, 8)]
-    assert 3 < states[0] < states[-1] <= 15
-    assert computed == [(1, 1), (3, 5), *((count, 1) for count in states)]  # [7, 8] has to keep a token to read
 
 
 @pytest.fixture

@@ -1,7 +1,5 @@
 """What the demo shows of the task `orders`, on answers made by hand."""
 
-import numpy as np
-import pandas as pd
 import pytest
 import torch
 
@@ -10,7 +8,7 @@ from tempo_trl.demo import answers, show
 from tempo_trl.demo.answers import FIELDS, held_out_answers
 from tempo_trl.demo.show import all_groups
 
-from .order_runs import HELD_OUT, TRAINED, evaluated, recorded, shown, table, trained, wrong_city
+from .order_runs import HELD_OUT, TRAINED, evaluated, recorded, shown, trained, wrong_city
 
 ORDER, TRUTH = TRAINED[0]["order"], TRAINED[0]["truth"]
 
@@ -58,11 +56,6 @@ def group(tmp_path):
     return group
 
 
-def test_completions_are_shown_once_from_the_best_to_the_worst(group):
-    assert show.shown_completions(group) == [0, 1, 2]
-    assert show.parted(group) == 2  # fields in which they differ: city and express
-
-
 def test_span_credit_falls_on_the_fields_that_differ_and_grpo_s_on_all(group):
     # Of four completions one has another city: (0 - 3/4) / (std + 1e-4) with std 1/2, and the others (1/4) / 0.5001.
     credit = show.field_credit(group, 1)
@@ -74,15 +67,3 @@ def test_span_credit_falls_on_the_fields_that_differ_and_grpo_s_on_all(group):
     assert f"{grpo[1]:+.2f} on every token" in text
     assert "city -1.50" in text
     assert text.count("GRPO") == text.count("span credit") == 3
-
-
-def test_the_share_of_a_table_is_the_mean_over_fields(tmp_path):
-    path = table(tmp_path, 1, TRAINED, [wrong_city(TRUTH), "no"])
-    assert answers.right_fields(pd.read_parquet(path)) == pytest.approx(5 / 12)
-
-
-def test_equal_rewards_have_no_credit_and_raise_no_error(group):
-    group.rewards[:] = 1.0
-    group.advantages[:] = [0 * own for own in group.advantages]
-    assert "+0.00 on every token" in shown(show.credit_of(group, "span credit"))
-    assert np.isfinite(show.parted(group))

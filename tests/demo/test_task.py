@@ -1,12 +1,10 @@
 """The task `sums` and its tiny policy are what they say."""
 
-import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from benchmarks.learning.policy import CHARACTERS, character_tokenizer
-from tempo_trl.demo.task import correct_answer, policy_path, problems, worked_solution
+from tempo_trl.demo.task import correct_answer, problems, worked_solution
 
 
 def test_the_worked_solution_of_the_docstring():
@@ -38,20 +36,3 @@ def test_the_tokenizer_gives_one_token_a_character_and_the_text_back(text):
     ids = tokenizer(text).input_ids
     assert len(ids) == len(text)
     assert tokenizer.decode([*ids, tokenizer.eos_token_id, tokenizer.pad_token_id], skip_special_tokens=True) == text
-
-
-def test_the_shipped_folder_loads_by_the_auto_classes_and_is_small():
-    model, tokenizer = (
-        AutoModelForCausalLM.from_pretrained(policy_path()),
-        AutoTokenizer.from_pretrained(policy_path()),
-    )
-    assert model.dtype == torch.float32
-    assert 0.7e6 < model.num_parameters() < 1e6
-    assert tokenizer.get_vocab() == character_tokenizer().get_vocab()
-    assert tokenizer.padding_side == "left"
-    assert (tokenizer.pad_token_id, tokenizer.eos_token_id) == (
-        model.generation_config.pad_token_id,
-        model.generation_config.eos_token_id,
-    )
-    assert tokenizer.pad_token_id != tokenizer.eos_token_id
-    assert sum(file.stat().st_size for file in policy_path().iterdir()) < 3e6

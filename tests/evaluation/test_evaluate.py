@@ -5,10 +5,10 @@ import json
 import runpy
 import shutil
 import sys
-from collections import Counter
 from importlib.metadata import version
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from tempo_trl.data import BENCHMARKS, load_prompts
@@ -16,6 +16,7 @@ from tempo_trl.evaluation.evaluate import evaluate
 from tempo_trl.launch import cli
 from tempo_trl.runs.files import fingerprint
 from tempo_trl.runs.results import read_results
+from tempo_trl.runs.statistics import maj_at_n, pass_at_k
 
 from ..data.rows import GOLD, ROOT
 from .evaluating import SHORT, SIX, everything_but_dates, let_the_model_say, lines, right, write_rows
@@ -54,7 +55,7 @@ def six(tiny_model, rows, tmp_path_factory) -> Path:
     return run
 
 
-def test_each_of_the_six_tasks_has_its_answers_a_line_a_question(six):
+def test_each_of_the_six_tasks_has_its_answers_and_their_grades_a_line_a_question(six):
     for task in SIX:
         for name, n in (("greedy", 1), ("n4", 4)):
             questions = lines(six / "evaluation" / f"{task}.{name}.jsonl")
@@ -62,17 +63,12 @@ def test_each_of_the_six_tasks_has_its_answers_a_line_a_question(six):
             assert all(list(question) == KEYS for question in questions)
             assert all(question["task"] == question["source"] == task for question in questions)
             assert all(len(question[key]) == n for question in questions for key in KEYS[5:])
+            for question in questions:
+                expected = [(question["row_id"] + sample) % 3 > 0 for sample in range(n)]
+                assert question["correct"] == [float(right) for right in expected]
+                assert [answer == question["gold"] for answer in question["answers"]] == expected
     golds = [question["gold"] for question in lines(six / "evaluation/math.greedy.jsonl")]
     assert golds == ["2"]  # of the box in the worked solution
-
-
-def test_answers_that_are_right_are_graded_as_right_and_others_not(six):
-    for task in SIX:
-        for question in lines(six / "evaluation" / f"{task}.n4.jsonl"):
-            expected = [float((question["row_id"] + sample) % 3 > 0) for sample in range(4)]
-            assert question["correct"] == expected
-            found = [answer == question["gold"] for answer in question["answers"]]
-            assert found == [bool(grade) for grade in expected]
 
 
 def test_every_number_can_be_recomputed_from_the_lines(six):
@@ -80,31 +76,12 @@ def test_every_number_can_be_recomputed_from_the_lines(six):
         entries = {entry["metric"]: entry for entry in json.loads((six / f"evaluation/{task}.json").read_text())}
         greedy = lines(six / "evaluation" / f"{task}.greedy.jsonl")
         sampled = lines(six / "evaluation" / f"{task}.n4.jsonl")
-        expected = {
-            "accuracy": mean(sum(question["correct"]) for question in greedy),
-            "avg@4": mean(sum(question["correct"]) / 4 for question in sampled),
-            "maj@4": mean(majority(question) for question in sampled),
-            **{f"pass@{k}": mean(chance(question["correct"], k) for question in sampled) for k in (1, 2, 4)},
-        }
+        grades = np.array([question["correct"] for question in sampled])
+        majority = maj_at_n([question["answers"] for question in sampled], grades).mean()
+        expected = {"accuracy": np.mean([question["correct"] for question in greedy]), "avg@4": grades.mean()}
+        expected |= {"maj@4": majority} | {f"pass@{k}": pass_at_k(grades, k).mean() for k in (1, 2, 4)}
         assert {name: entry["value"] for name, entry in entries.items()} == pytest.approx(expected)
         assert all(low <= entry["value"] <= high for entry in entries.values() for low, high in [entry["interval"]])
-
-
-def mean(values) -> float:
-    values = list(values)
-    return sum(values) / len(values)
-
-
-def chance(correct: list[float], k: int) -> float:
-    """pass@k by its definition: the share of the draws of k that hold a right one."""
-    return mean(max(draw) for draw in itertools.combinations(correct, k))
-
-
-def majority(question: dict) -> float:
-    """The grade of the most frequent answer that is one; of one drawn from them where several are."""
-    votes = Counter(filter(None, question["answers"]))
-    first = [answer for answer in votes if votes[answer] == max(votes.values())]
-    return mean(question["correct"][question["answers"].index(answer)] for answer in first)
 
 
 def test_results_are_what_the_hub_s_metadata_is_made_from(six):

@@ -52,12 +52,6 @@ def test_the_card_says_what_was_trained_on_what(tmp_path):
     assert "earlier part" not in text
 
 
-def test_without_evaluation_the_card_says_that_nothing_was_evaluated(tmp_path):
-    text = card(run(tmp_path))
-    assert "The model was not evaluated." in text
-    assert "model-index" not in text
-
-
 def test_every_result_is_in_the_card_with_its_interval(tmp_path):
     other = RESULT | {
         "task": "gsm8k",
@@ -123,13 +117,6 @@ def test_results_that_cannot_be_read_are_refused(results, message, tmp_path):
         card(run(tmp_path, results=results))
     assert message in str(caught.value)
     assert "results.json" in str(caught.value)
-
-
-def test_an_adapter_names_its_base(tmp_path):
-    text = card(run(tmp_path, changed(model=RECORD_OF_A_RUN["model"] | {"adapter": True})))
-    metadata = ModelCard(text).data
-    assert (metadata.library_name, metadata.base_model_relation) == ("peft", "adapter")
-    assert "AutoPeftModelForCausalLM" in text
 
 
 def test_what_is_not_on_the_hub_is_not_linked(tmp_path):

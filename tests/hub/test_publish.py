@@ -31,7 +31,8 @@ def published(*argv: str) -> int:
 
 
 def test_what_comes_back_is_bit_for_bit_what_was_published(client, finished_run, tmp_path):
-    assert published(str(finished_run), "--repo", REPO) == 0
+    assert published(str(finished_run), "--repo", REPO, "--private") == 0
+    assert client.model(REPO).private
     assert set(client.model(REPO).files) == PUBLISHED  # no checkpoint, table, pickle, log or .env
     assert len(client.model(REPO).commits) == 1
     folder = snapshot_download(REPO, local_dir=tmp_path / "back")
@@ -86,11 +87,6 @@ def test_what_cannot_be_published_is_refused_before_anything_is_sent(
     assert client.sent("POST", "/(commit|preupload)/") + client.sent("PUT", "") == []
 
 
-def test_a_private_repository_is_made_private(client, finished_run):
-    assert published(str(finished_run), "--repo", "lab/tiny", "--private") == 0
-    assert client.model("lab/tiny").private
-
-
 def test_the_model_of_an_earlier_run_in_the_folder_is_refused(client, finished_run, capsys):
     """A run that ends before it saves leaves its record beside the weights of the run before."""
     record = json.loads((finished_run / "tempo/run.json").read_text())
@@ -118,19 +114,6 @@ def test_a_dry_run_asks_nobody_and_shows_the_card_and_the_files(client, finished
     assert all(f"  {path}\n" in printed for path in PUBLISHED)
     assert "# Model Card for tiny-tempo" in printed
     assert client.requests == []
-
-
-def test_the_command_keeps_its_token_to_itself(hub, finished_run, tmp_path):
-    before = {path for path in tmp_path.rglob("*") if path.is_file()}
-    command = [sys.executable, "-m", "tempo_trl", "publish", str(finished_run), "--repo", REPO]
-    done = subprocess.run(command, env=environment(hub, tmp_path), capture_output=True, text=True, timeout=900)
-    assert done.returncode == 0, done.stderr
-    assert f"Published: {hub.url}/{REPO}/commit/" in done.stdout
-    written = [path.read_bytes() for path in tmp_path.rglob("*") if path.is_file() and path not in before]
-    sent = [*hub.bodies, *hub.model(REPO).files.values(), *hub.blobs.values()]
-    assert not [
-        text for text in (done.stdout.encode(), done.stderr.encode(), *written, *sent) if TOKEN.encode() in text
-    ]
 
 
 def test_the_example_trains_and_publishes(hub, tmp_path):

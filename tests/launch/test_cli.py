@@ -2,7 +2,6 @@
 
 import subprocess
 import sys
-from types import SimpleNamespace
 
 import pytest
 import yaml
@@ -62,14 +61,6 @@ def test_a_recipe_is_shown_with_what_it_extends(tmp_path, capsys):
     assert "\nlearning_rate: 1e-6\n" in shown  # as it is written
     assert cli.main(["train", "--show", "nowhere"]) == 2
     assert "recipe 'nowhere' not found" in capsys.readouterr().err
-
-
-def test_demo_passes_its_flags_on(monkeypatch):
-    monkeypatch.setitem(sys.modules, "tempo_trl.demo.orders", SimpleNamespace(main=lambda **flags: flags))
-    usual = {"output": cli.DEMO_OUTPUT, "quick": False, "compare": False}
-    assert cli.main(["demo"]) == usual
-    assert cli.main(["demo", "--compare", "--quick"]) == usual | {"quick": True, "compare": True}
-    assert cli.main(["demo", "--output", "x"]) == usual | {"output": "x"}
 
 
 def test_env_prints_versions_and_what_is_missing(monkeypatch, capsys):

@@ -19,7 +19,7 @@ from tempo_trl.demo.task import policy_path
 from tempo_trl.launch.arguments import launch_arguments, parse
 from tempo_trl.launch.train import _dataset_name, build_trainer, checkpoint_to_resume, load_datasets, main
 from tempo_trl.runs.recipes import accelerate_config_path
-from tests.data.rows import GOLD, HUB_ROWS, write_file
+from tests.data.rows import HUB_ROWS, write_file
 
 ROOT = Path(__file__).parents[2]
 PARITY = "tests.trainers.recording.parity"  # pays a random model, too
@@ -66,11 +66,8 @@ def test_wrong_flags_are_refused_in_one_paragraph(flags, message, capsys):
         ("learning-rate: 1.0", "`learning-rate` is unknown"),
         ("no_shuffle_dataset: true", "`no_shuffle_dataset` is unknown"),
         ("seed: 1\nbeta: 0.1\nseed: 2", "has seed more than once"),
-        ("model_init_kwargs: {a: 1, a: 2}", "has a more than once"),
         ("num_generations: six", "argument --num_generations/--num-generations: invalid int value: 'six'"),
-        ("num_generations: 8.0", "invalid int value: '8.0'"),
         ("num_generations: 0", "`num_generations` is 0, expected at least 1"),
-        ("max_steps: 1:30", "argument --max_steps/--max-steps: invalid int value: '1:30'"),
         ("do_eval: on", "argument --do_eval/--do-eval: Truthy value expected: got on"),
         ("td_coef: null", "`td_coef` is None, expected float."),
         ("seed: [1]", "`seed` is ['1'], expected int."),
@@ -90,7 +87,6 @@ def test_a_wrong_recipe_is_refused(text, message, tmp_path):
     ("text", "value"),
     [
         ("output_dir: 2026", "2026"),
-        ("output_dir: 1_0", "1_0"),
         ("run_name: 1:30", "1:30"),
         ("run_name: 007", "007"),
         ("run_name: off", "off"),
@@ -100,7 +96,6 @@ def test_a_wrong_recipe_is_refused(text, message, tmp_path):
         ("max_completion_length:", None),
         ("max_completion_length: '64'", 64),
         ("learning_rate: 1e-6", 1e-6),
-        ("do_eval: True", True),
         ("do_eval: no", False),
         ("fsdp_config: settings.json", "settings.json"),
         ("eval_strategy: no", "no"),
@@ -166,18 +161,6 @@ def datasets_of(*flags: str):
     return load_datasets(parse([*GIVEN, "--do_eval", "true", *flags]))
 
 
-@pytest.mark.parametrize("name", BENCHMARKS)
-def test_every_benchmark_trains_and_evaluates_on_local_rows(name, tmp_path, monkeypatch):
-    monkeypatch.setattr("datasets.config.HF_DATASETS_CACHE", tmp_path / "cache")
-    path = str(write_file(tmp_path / "rows.jsonl", HUB_ROWS[name]))
-    words = ["--system_prompt", "Be brief.", "--instruction", "Box it."]
-    datasets = datasets_of("--task", name, "--train_file", path, "--eval_file", path, *words)
-    for dataset in datasets:
-        assert dataset["solution"][:] == GOLD[name]
-        system, *_, user = dataset[0]["prompt"]
-        assert (system["content"], user["content"].splitlines()[-1]) == ("Be brief.", "Box it.")
-
-
 @pytest.fixture
 def asked(monkeypatch) -> list[tuple]:
     """What the Hub and files are asked for. They have the test's rows."""
@@ -193,10 +176,11 @@ def asked(monkeypatch) -> list[tuple]:
 
 
 def test_a_benchmark_comes_from_its_splits_on_the_hub_and_gives_the_card_its_name(asked):
-    flags = ["--task", "medmcqa", "--prompt_style", "authors-code"]
+    flags = ["--task", "medmcqa", "--prompt_style", "authors-code", "--system_prompt", "Be brief."]
     train_dataset, _ = datasets_of(*flags)  # TRL's dataset_test_split is test, where MedMCQA withholds the answers
     assert asked == [("openlifescienceai/medmcqa", "train"), ("openlifescienceai/medmcqa", "validation")]
-    assert "A: VLDL, B: LDL" in train_dataset[0]["prompt"][-1]["content"]
+    system, user = train_dataset[0]["prompt"]
+    assert system["content"] == "Be brief." and "A: VLDL, B: LDL" in user["content"]
     assert _dataset_name(parse([*GIVEN, *flags]).script) == "openlifescienceai/medmcqa"
     assert _dataset_name(parse([*GIVEN, *flags, "--train_file", "rows.jsonl"]).script) is None
 
@@ -239,16 +223,6 @@ def folder_of(path: Path, prompts: list[str], split: str = "train") -> Path:
     path.mkdir(exist_ok=True)
     write_file(path / f"{split}.jsonl", [{"prompt": prompt} for prompt in prompts])
     return path
-
-
-def test_a_dataset_mixture_is_read_as_trl_reads_it(tiny_model, tmp_path):
-    folders = [folder_of(tmp_path / name, [f"{name}?"] * 3) for name in ("one", "two")]
-    mixture = "datasets:\n" + "".join(f"  - path: {folder}\n" for folder in folders)
-    argv = ["--model_name_or_path", tiny_model, "--reward_funcs", PARITY, "--output_dir", str(tmp_path / "out")]
-    arguments = parse([*recipe(tmp_path, mixture), *argv, *ON_CPU])
-    assert [each.path for each in arguments.mixture.datasets] == [*map(str, folders)]
-    trainer = build_trainer(arguments)
-    assert sorted(trainer.train_dataset["prompt"]) == ["one?"] * 3 + ["two?"] * 3
 
 
 def test_every_process_holds_out_the_same_rows_of_a_mixture(tmp_path):

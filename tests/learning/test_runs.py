@@ -105,14 +105,6 @@ def test_an_interrupted_run_goes_on_from_its_checkpoint_to_the_same_weights(quic
     assert min(steps) == 0  # of the part before the interruption
 
 
-@pytest.mark.matrix
-def test_a_run_that_fails_says_why(quick, tmp_path):
-    run = quick_run(quick, "tempo", tmp_path, (("td_coef", "no number"),))
-    with pytest.raises(workers.Failed, match="td_coef"):
-        workers.finish([run], 1, SILENT, "")
-    assert not run.is_finished()
-
-
 def any_run(method, changes=(), task=None):
     task = task or Chain()
     return Run(Start(task, Path(f"{task.name}-1"), 1), method, 1e-3, 0, Path("out"), changes)

@@ -8,7 +8,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from benchmarks.learning.policy import load_policy
-from benchmarks.learning.results import sampled_tokens
 from benchmarks.learning.warm_start import (
     accuracy,
     first_slip,
@@ -52,10 +51,3 @@ def test_the_shipped_policy_knows_the_arithmetic_and_slips(held_out):
 def test_rebuilding_is_deterministic():
     one, other = (warm_started_policy(seed=0, train_steps=3, batch_size=4).state_dict() for _ in range(2))
     assert all(torch.equal(one[name], other[name]) for name in one)
-
-
-def test_tokens_are_those_of_the_completions_or_of_the_trees_where_a_shared_one_counts_once():
-    sampled = [{"step": step, "completions/mean_length": 30.0} for step in (1, 3)]
-    assert sampled_tokens([*sampled, {"step": 2, "loss": 0.0}], rows=64, group=8) == {1: 1920, 3: 1920}
-    grown = [entry | {"rollout/generated_tokens": 100.0} for entry in sampled]
-    assert sampled_tokens(grown, rows=64, group=8) == {1: 800, 3: 800}

@@ -8,21 +8,6 @@ import sys
 import psutil
 import pytest
 
-SPAWNING = """
-import multiprocessing
-
-def square(pipe):
-    pipe.send(pipe.recv() ** 2)
-
-if __name__ == "__main__":
-    spawn = multiprocessing.get_context("spawn")
-    here, there = spawn.Pipe()
-    process = spawn.Process(target=square, args=(there,))
-    process.start()
-    here.send(7)
-    print(here.recv())
-    process.join()
-"""
 SLEEPS = "import time; print('ready', flush=True); time.sleep(600)"
 
 
@@ -51,26 +36,11 @@ def test_it_has_its_own_arguments_folder_environment_and_files(python, tmp_path)
     assert found.stderr.endswith("err\n")
 
 
-@pytest.mark.parametrize("kind", ["module", "file"])
-def test_a_module_of_its_folder_and_a_file_run_as_main(kind, python, tmp_path):
-    (tmp_path / "beside.py").write_text("answer = 42")
-    (tmp_path / "mine.py").write_text(
-        "import sys, beside\nif __name__ == '__main__': print(beside.answer, sys.argv[1:])"
-    )
-    words = {"module": ["-m", "mine"], "file": [str(tmp_path / "mine.py")]}[kind]
-    assert done(python, *words, "x", cwd=tmp_path if kind == "module" else None).stdout == "42 ['x']\n"
-
-
 def test_packages_of_ones_own_come_before_those_that_are_installed(python, tmp_path):
     for package in ("tempo_trl", "tests"):
         (tmp_path / package).mkdir()
         (tmp_path / package / "__init__.py").write_text(f"print('own {package}')")
     assert done(python, "-c", "import tempo_trl, tests", cwd=tmp_path).stdout == "own tempo_trl\nown tests\n"
-
-
-def test_multiprocessing_spawns_from_it(python, tmp_path):
-    (tmp_path / "spawning.py").write_text(SPAWNING)
-    assert done(python, "-m", "spawning", cwd=tmp_path).stdout == "49\n"
 
 
 @pytest.mark.parametrize(

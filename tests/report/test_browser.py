@@ -1,6 +1,5 @@
 """The report in a real browser: it loads in silence, folds, switches and chooses, and holds what a model may write."""
 
-import json
 import re
 
 import pytest
@@ -20,8 +19,6 @@ from .recorded import (
 )
 
 pytestmark = pytest.mark.matrix
-
-DRAWN = 20_000  # elements, of a page of 64 groups of 8 completions of 1,024 tokens
 
 
 @pytest.fixture(scope="module")
@@ -44,6 +41,8 @@ def colours(page, row: int, kind: str = "method") -> list[str]:
 
 def test_the_page_shows_the_tree_of_the_hand_worked_group(hand_worked, open_page):
     page = open_page(hand_worked)
+    head = page.locator(".headline > div").first.text_content()
+    assert re.fullmatch(r"\d+\.\d% of the credit moved: TEMPO against GRPO", head)
     assert nodes(page) == [
         "prompt: 4 completions, V 0.50",
         "7+5=: 4 completions, V 0.50, TD +0.00",
@@ -82,15 +81,6 @@ def test_clicks_and_keys_walk_and_fold_the_tree(hand_worked, open_page):
     assert page.locator("#tree [tabindex='0']").count() == 1
 
 
-def test_hover_and_focus_tell_text_completions_value_and_td(hand_worked, open_page):
-    page = open_page(hand_worked)
-    page.locator("#tree .node[data-node='3']").hover()
-    told = "1 completion of 4 · V 0.00 · TD of its first token −0.67 (V 0.67 → 0.00)"
-    assert told in page.locator("#node-detail").inner_text()
-    page.locator("#tree .node[data-node='4']").focus()
-    assert "2 completions of 4 · V 1.00" in page.locator("#node-detail").inner_text()
-
-
 def test_the_credit_switches_between_total_td_outcome_and_entropy(hand_worked, open_page):
     page = open_page(hand_worked)
     assert completion(page, 1).text_content() == HAND_WORKED[1]
@@ -110,24 +100,6 @@ def test_the_credit_switches_between_total_td_outcome_and_entropy(hand_worked, o
     page.locator("#kind label", has_text="entropy").click()
     assert page.locator(".line.grpo").count() == 0
     assert len(set(colours(page, 1))) > 10
-
-
-def test_the_first_line_is_whole(hand_worked, tmp_path, open_page):
-    """Also that of a run of several, whose sentence has its name, and of one without trees."""
-    head = open_page(hand_worked).locator(".headline > div").first
-    assert re.fullmatch(r"\d+\.\d% of the credit moved: TEMPO against GRPO", head.text_content())
-    assert re.fullmatch(r"\d+\.\d%", head.locator("strong").text_content())
-    folders = [order_run(tmp_path / "spans-seed0"), hand_worked_run(tmp_path / "tempo-seed0")]
-    heads = open_page(report(folders, pictures=False)).locator(".headline > div:first-child").all_text_contents()
-    assert heads[0] == "52.8% of the credit moved in spans-seed0: span credit against GRPO"
-    assert heads[1].endswith("in tempo-seed0: TEMPO against GRPO")
-    (tmp_path / "empty").mkdir()
-    log = {"log_history": [{"step": 1, "reward": 0.5}]}
-    (tmp_path / "empty" / "trainer_state.json").write_text(json.dumps(log))
-    empty = open_page(report([tmp_path / "empty"], pictures=False))
-    assert empty.locator(".headline > div").first.text_content() == "– of the credit moved."
-    shown = [part for part in empty.locator("main > section, nav").all() if part.is_visible()]
-    assert [part.locator("h2").text_content() for part in shown] == ["Over training"]
 
 
 def test_a_token_tells_which_criteria_place_credit_there(tmp_path, open_page):
@@ -273,16 +245,6 @@ def test_a_completion_of_a_hundred_thousand_characters_is_drawn_piece_by_piece(t
     assert completion(page, 0).locator("i").count() == 8000
     page.locator("#tree .node[data-node='1']").hover()
     assert "99,999 characters in all" in page.locator("#node-detail").inner_text()
-
-
-def test_of_sixty_four_groups_one_is_drawn_at_first_and_the_file_is_small(tmp_path, open_page):
-    path = report([large_run(tmp_path / "large")], pictures=False)
-    assert path.stat().st_size < 5_000_000
-    page = open_page(path)
-    assert page.evaluate("performance.getEntriesByName('drawn').length") == 1
-    assert 1000 < page.evaluate("document.querySelectorAll('*').length") < DRAWN
-    assert page.locator("#prompt option").count() == 8
-    assert page.locator("#step option").count() == 8
 
 
 @pytest.mark.parametrize("run", [hand_worked_run, order_run, hostile_run, large_run])

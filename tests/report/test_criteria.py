@@ -152,14 +152,6 @@ def test_the_page_gets_each_criterion_once_with_its_places(trained, tmp_path):
     assert any(len(places) == 2 for row in several["rows"] for *_, places in row["s"])
 
 
-def test_the_terminal_shows_reward_and_advantage_of_each_criterion(tmp_path, capsys, monkeypatch):
-    monkeypatch.setenv("COLUMNS", "80")
-    assert main(["tree", str(order_run(tmp_path))]) == 0
-    lines = [" ".join(line.split()) for line in capsys.readouterr().out.splitlines()]
-    assert "2 0.33 city 0 -0.87, item 1 +0.58, polite 0 +0.00" in lines
-    assert "4 0.00 city 0 -0.87, polite 0 +0.00" in lines  # not judged by item
-
-
 def test_a_narrow_console_shows_each_criterion_once_and_names_are_no_markup(tmp_path):
     names = [f"[red]field{k}[/]" for k in range(7)]
     [row] = rows_of([list(HAND_WORKED[0])], [1.0])

@@ -5,7 +5,7 @@ import pytest
 from tempo_trl.rewards import choice_reward
 from tempo_trl.rewards.choice_reward import chosen_letter
 
-from .answers import DRUGS, boxed, needs_real_rows, read_rows
+from .answers import DRUGS, boxed
 
 OPTIONS = DRUGS[:4]
 
@@ -107,35 +107,3 @@ def test_long_repetitions_end():
 
 
 # Real rows
-
-
-def real_choices(name):
-    """Options and gold letter of each row, from the columns of the Hub's data set."""
-    for row in read_rows(name):
-        if name.startswith("medqa"):
-            yield list(row["options"].values()), row["answer_idx"]
-        elif name.startswith("medmcqa"):
-            yield [row[f"op{letter}"] for letter in "abcd"], "ABCD"[row["cop"]]
-        else:
-            yield row["choices"], "ABCD"[row["answer"]]
-
-
-NAMES = [f"medqa_{name}" for name in ("4options_train", "4options_test", "5options_test")]
-NAMES += ["medmcqa_validation", "mmlu_medical_test"]
-SHAPES = {
-    "a letter": "\\boxed{{{letter}}}",
-    "a letter and the text": "\\boxed{{{letter}. {text}}}",
-    "both in LaTeX": "$\\boxed{{\\text{{({letter}) {text}}}}}$",
-    "a colon, as the authors' prompts have it": "<answer>{letter}: {text}</answer>",
-    "a last line": "The others are wrong.\n\nAnswer: {letter}",
-}
-
-
-@needs_real_rows
-@pytest.mark.parametrize("shape", SHAPES.values(), ids=SHAPES.keys())
-@pytest.mark.parametrize("name", NAMES)
-def test_every_option_of_the_real_rows_is_paid_exactly_where_it_is_gold(name, shape):
-    for options, gold in real_choices(name):
-        options = [" ".join(text.split()) for text in options]
-        said = [shape.format(letter=x, text=text) for x, text in zip("ABCDE", options, strict=False)]
-        assert rewards_of(said, gold, options) == [float(letter == gold) for letter in "ABCDE"[: len(options)]]

@@ -155,15 +155,6 @@ def test_the_thinking_before_an_answer_is_neither_read_nor_outside():
 # The answer in its text
 
 
-@pytest.mark.parametrize(
-    "tail", ["", END, END + "\n", "</s>", "<eos>", "<|a|><|b|>", "<｜end▁of▁sentence｜>", "\n</s> </s>"]
-)
-def test_special_tokens_at_the_end_are_not_outside_text_with_and_without_completions(tail):
-    said = '{"a": 1}'
-    assert spans(said + tail, said) == spans(said + tail, said, said)
-    assert rewards(said + tail, said) == dict.fromkeys(("a", "json", "additional", "outside"), 1.0)
-
-
 def test_the_last_assistant_message_is_found_in_the_text_of_an_agent():
     calls = '{"a": 1}<|im_end|>\n<|im_start|>user\n{"a": 1}<|im_end|>\n<|im_start|>assistant\n'
     messages = [{"role": "assistant", "content": '{"a": 1}'}, {"role": "tool", "content": '{"a": 1}'}]
@@ -250,14 +241,6 @@ def test_every_leaf_has_a_name_of_its_own():
     names = [span.name for span in spans(json.dumps(truth), truth)]
     leaves = ['["a.b"]', "a.b", 'a[""]', "l[0]", "l[1][0]", '["json"]', "x.json", "first name", '["l[\\""]']
     assert list(dict.fromkeys(names)) == [*leaves, "json", "additional", "outside"]
-
-
-@pytest.mark.parametrize("truth", ["{}", "[]", "[1, 2]", '[{"a": 1}]', {"a": (1, 2)}, [1]])
-@pytest.mark.parametrize("lists", ["ordered", "set"])
-def test_objects_and_lists_at_the_top_earn_1_by_their_own_text(truth, lists):
-    text = truth if isinstance(truth, str) else json.dumps(truth)
-    assert set(rewards(text + END, truth, lists=lists).values()) == {1.0}
-    assert verdicts(text, truth, lists=lists)["additional"][-1] == text[-1]
 
 
 MALFORMED = [("Paris", "no object or array"), ('"Paris"', "no object or array"), (5, "no object or array")]

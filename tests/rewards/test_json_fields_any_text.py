@@ -19,6 +19,8 @@ REFERENCES = st.dictionaries(KEYS, VALUES, max_size=4) | st.lists(VALUES, max_si
 OPTIONS = st.fixed_dictionaries({"fold": st.booleans(), "lists": st.sampled_from(["ordered", "set"])})
 PIECES = st.lists(st.sampled_from([*'{}[]",:\\ \n1-.eatrufs', "null", "<think>", "</think>", END, "é", "\ud800"]))
 
+TAILS = ["", END, END + "\n", "\n</s> </s>", "<eos>", "<|a|><|b|>", "<｜end▁of▁sentence｜>"]
+
 
 def names(found):
     return {span.name for span in found}
@@ -36,7 +38,7 @@ def test_any_text_has_the_same_criteria_each_with_a_valid_place(text, truth, opt
         assert (span.start is None) == (not text)
 
 
-@given(REFERENCES, OPTIONS, st.booleans(), st.sampled_from([None, 2]), st.sampled_from(["", END, "\n</s>"]))
+@given(REFERENCES, OPTIONS, st.booleans(), st.sampled_from([None, 2]), st.sampled_from(TAILS))
 def test_the_references_own_json_earns_1_by_every_criterion(truth, options, ascii_only, indent, tail):
     text = json.dumps(truth, ensure_ascii=ascii_only, indent=indent)
     if "<" not in text:

@@ -114,12 +114,7 @@ async def async_judge(texts, **columns):
     return [[("a", 1.0, "tower")] for _ in texts]
 
 
-class AsyncJudge:
-    async def __call__(self, **columns):
-        return await async_judge(**columns)
-
-
-@pytest.mark.parametrize("judge", [async_judge, partial(async_judge, strict=True), AsyncJudge()])
+@pytest.mark.parametrize("judge", [async_judge, partial(async_judge, strict=True)])
 def test_an_async_judge_makes_an_async_function(judge):
     func = quotes(judge)
     assert iscoroutinefunction(func)

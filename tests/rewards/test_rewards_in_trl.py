@@ -1,48 +1,15 @@
 """The rewards as TRL calls them: columns of the dataset reach them, metrics come back, and weights are TRL's."""
 
-import torch
-from datasets import Dataset
-
 from tempo_trl import SpanCreditTrainer
-from tempo_trl.rewards import choice_reward, format_reward, mean_reward, tool_call_fields
+from tempo_trl.rewards import format_reward, mean_reward, tool_call_fields
 
 from ..tiny import tiny_tokenizer
 from ..trainers.agents import DOORS, Rooms, scripted
-from ..trainers.recording import parity, picky, questions, train, weights
-
-
-def options_and_golds():
-    rows = range(8)
-    return Dataset.from_dict(
-        {
-            "prompt": [f"Which of {n}?" for n in rows],
-            "solution": ["AB"[n % 2] for n in rows],
-            "options": [["yes", "no", "maybe"][: 2 + n % 2] for n in rows],
-        }
-    )
+from ..trainers.recording import picky, questions, train
 
 
 def logged(trainer, key):
     return [entry[key] for entry in trainer.state.log_history if key in entry]
-
-
-def test_choice_reward_gets_its_columns_and_its_share_without_an_answer_is_logged(tiny_model, tmp_path):
-    trainer = train(tiny_model, tmp_path, dataset=options_and_golds(), reward_funcs=[choice_reward, parity])
-    assert logged(trainer, "rewards/choice_reward/mean") == [0.0] * 3  # a random model says nothing
-    assert logged(trainer, "choice/no_answer") == [1.0] * 3
-
-
-def test_format_reward_at_a_weight_of_0_is_logged_and_trains_nothing(tiny_model, tmp_path):
-    alone = train(tiny_model, tmp_path / "alone", reward_funcs=parity)
-    funcs, at_zero = [parity, sometimes_formatted], [1.0, 0.0]
-    watched = train(tiny_model, tmp_path / "watched", reward_funcs=funcs, reward_weights=at_zero)
-    assert max(logged(watched, "rewards/sometimes_formatted/mean")) > 0
-    for name, weight in weights(alone).items():
-        torch.testing.assert_close(weights(watched)[name], weight, rtol=0, atol=0)
-
-
-def sometimes_formatted(completions, **columns):
-    return format_reward([r"\boxed{5}" if len(text) % 2 else text for text in completions])
 
 
 def test_beside_format_reward_a_reward_of_none_counts_as_0(tiny_model, tmp_path):

@@ -7,10 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from transformers.utils.chat_parsing.response_parser import parse_response
-from trl.chat_template_utils import qwen3_5_template, qwen3_template
+from trl.chat_template_utils import qwen3_5_template
 
 from tempo_trl.rewards import json_fields
-from tempo_trl.rewards.reading import read_completion
 from tempo_trl.rewards.tool_call_fields import tool_call_fields
 from tempo_trl.trainers.span_rewards import checked_spans
 
@@ -196,31 +195,6 @@ def test_the_end_of_a_thought_in_an_argument_ends_no_thought():
 def test_arguments_that_come_again_are_wrong_also_as_null():
     text = '<tool_call>{"name": "clock", "arguments": {"a": 1}, "arguments": null}</tool_call>' + END
     assert judged(text, [CLOCK])["arguments"][0] == 0.0
-
-
-PARSED = [(written(WEATHER, CLOCK), 2), ("Sure.\n" + written(WEATHER), 1)]
-PARSED += [(f"<think>{written(CLOCK)}</think>" + written(WEATHER), 1)]
-PARSED += [('<tool_call>{"name": "f"}</tool_call>' + END, 1), ("No call." + END, 0)]
-
-
-@pytest.mark.parametrize(("text", "calls"), PARSED)
-def test_as_many_calls_are_found_as_trl_parses(text, calls):
-    assert len(parse_response(text, qwen3_template, prefix="").get("tool_calls", [])) == calls
-    assert len(read_completion(text).calls) == calls
-
-
-@pytest.mark.parametrize(
-    ("expected", "message"),
-    [
-        ("{", "row 0 of column 'calls' is '{', expected a list of calls"),
-        ({"name": "f"}, "it is a dict, not a list"),
-        ([{"arguments": {}}], "expected the text of a name"),
-        ("[" * 100_000, "expected a list of calls"),
-    ],
-)
-def test_expected_calls_of_another_form_are_errors(expected, message):
-    with pytest.raises(ValueError, match=message):
-        tool_call_fields([""], calls=[expected])
 
 
 @pytest.mark.parametrize(

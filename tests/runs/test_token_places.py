@@ -219,13 +219,3 @@ def test_tokens_of_one_tokenizer_are_read_once(name, data):
     texts(data.draw(tokens_of(name)))
     again, fresh = texts(ids), TokenTexts(TOKENIZERS[name])(ids)
     assert again.text == fresh.text and counted(again) == counted(fresh)
-
-
-@pytest.mark.parametrize("name", ["bytes", "merges", "llama", "gemma", "unigram"])
-def test_whole_characters_take_the_fast_way(name, monkeypatch):
-    """The slow one decodes each prefix: of 4,096 tokens, seconds per completion."""
-    monkeypatch.setattr("tempo_trl.runs.token_places._by_prefixes", None)
-    tokenizer = TOKENIZERS[name]
-    text = '    a red, é! 😀  b\n    "a": 1' if name != "unigram" else "  a red, é!  b 😀"
-    ids = tokenizer(text, add_special_tokens=False)["input_ids"]
-    assert TokenTexts(tokenizer)([*ids, tokenizer.eos_token_id]).text.endswith(tokenizer.eos_token)

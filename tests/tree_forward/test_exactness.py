@@ -94,12 +94,3 @@ def test_so_they_are_at_another_temperature_and_with_scaled_positions(batch, tmp
 def test_so_they_are_with_a_router_that_tells_of_itself(batch, tmp_path):
     trainer = trainer_of(model_of("qwen3_moe", output_router_logits=True), tmp_path, router_aux_loss_coef=0.0)
     assert_same(*both_ways(trainer, batch))
-
-
-def test_completions_masked_as_truncated_have_no_log_probability(batch, tmp_path):
-    ids, mask, width = batch
-    mask = mask.clone()
-    mask[1, -width:] = 0
-    tree, stock = both_ways(trainer_of(model_of("qwen3"), tmp_path), (ids, mask, width))
-    assert_same(tree, stock)
-    assert not tree["logps"][1].any()

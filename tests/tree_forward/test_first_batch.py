@@ -146,14 +146,6 @@ def test_a_tree_that_is_only_slow_is_left_unless_it_is_insisted_on(asked, state,
     assert trainer.tree_pass.state is state
 
 
-def test_bf16_rounds_the_tree_no_further_from_trl_than_is_allowed(tmp_path):
-    trainer = trainer_of(model_of("qwen3"), tmp_path, bf16=True)
-    ids, mask, width = random_tree_batch(2, 5, prompt_tokens=24, completion_tokens=20, vocabulary=260)
-    assert trainer.accelerator.mixed_precision == "bf16"
-    trainer._get_per_token_logps_and_entropies(trainer.model, ids, mask, width, compute_entropy=True)
-    assert trainer.tree_pass.state is State.IN_USE
-
-
 @pytest.mark.parametrize("by_name", [True, False])
 def test_rows_are_computed_in_trls_chunks_however_their_size_is_passed(by_name, tmp_path):
     """TRL passes it by name, PPO where it needs the old policy by position."""

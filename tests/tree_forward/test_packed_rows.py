@@ -85,12 +85,3 @@ def test_unpacking_reads_the_predictor_and_adds_up_gradients_of_shared_tokens(ba
 def test_what_is_no_batch_of_rows_is_refused(mask, width, message):
     with pytest.raises(ValueError, match=message):
         pack_rows(torch.ones(1, 3, dtype=torch.long), torch.tensor(mask), width)
-
-
-@given(batches())
-def test_the_order_of_the_rows_and_the_padding_do_not_matter(batch):
-    ids, mask, width = batch
-    permutation = torch.randperm(len(ids))
-    other = pack_rows(torch.where(mask == 0, 7, ids)[permutation], mask[permutation], width)
-    packed = pack_rows(ids, mask, width)
-    assert sorted(seen_by(other)) == sorted(seen_by(packed))

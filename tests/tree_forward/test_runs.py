@@ -31,7 +31,6 @@ RUNS = {
     "an entropy bonus": ACCUMULATED | {"entropy_coef": 0.01},
     "sequence-level importance": ACCUMULATED
     | {"num_iterations": 2, "importance_sampling_level": "sequence", "loss_type": "grpo"},
-    "layers computed again": ACCUMULATED | {"gradient_checkpointing": True},
     "truncated completions masked": ACCUMULATED | {"mask_truncated_completions": True},
     "tokens of the environment": ACCUMULATED | {"style": "environment"},
     "evaluation": ACCUMULATED | {"eval_strategy": "steps", "eval_steps": 2, "num_generations_eval": 4},

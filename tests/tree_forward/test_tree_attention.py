@@ -67,15 +67,6 @@ def test_without_a_tree_the_registered_attention_is_transformers_own_bit_for_bit
         assert torch.equal(ours, plain)
 
 
-def test_generation_is_untouched():
-    model = model_of("qwen3").eval()
-    ids, options = torch.tensor([[5, 6, 7], [8, 9, 10]]), {"max_new_tokens": 8, "do_sample": False}
-    AttentionInterface.register("sdpa", sdpa_attention_forward)
-    before = model.generate(ids, **options)
-    register_tree_attention()
-    assert torch.equal(model.generate(ids, **options), before)
-
-
 @pytest.mark.parametrize("option", [{"dropout": 0.1}, {"softcap": 30.0}, {"s_aux": torch.ones(4)}])
 def test_what_changes_the_scores_is_refused(option):
     packed = pack_rows(torch.tensor([[1, 2], [1, 3]]), torch.ones(2, 2), 1)

@@ -51,11 +51,6 @@ def use(monkeypatch):
     is_aligned.cache_clear()
 
 
-def test_a_kernel_that_aligns_the_last_query_with_the_last_key_is_used(use):
-    use(LAST_KEY)
-    assert is_aligned(*HALF_ON_CPU)
-
-
 def test_it_is_seen_to_be_right_within_autocast_too(use):
     @wraps(LAST_KEY)
     def kernel_of_its_own(*args, **kwargs):
@@ -111,12 +106,6 @@ def test_memory_that_ran_out_says_nothing_about_it(use, monkeypatch):
     assert is_aligned(*HALF_ON_CPU)
 
 
-def test_it_is_not_for_cpus_and_not_for_full_precision():
-    full = torch.randn(1, 2, 3, 16)
-    assert not can_attend_at_once(full, full)
-    assert not can_attend_at_once(full.bfloat16(), full.bfloat16())
-
-
 class OnGPU(torch.Tensor):
     """A tensor of the CPU that says it lies on a GPU."""
 
@@ -137,8 +126,11 @@ def test_paths_remember_where_a_gpu_attends_row_by_row_in_half_precision(kernel,
     assert paths.by_row == slow
 
 
-def test_it_is_not_for_values_of_another_size_than_their_keys(use):
+def test_it_is_not_for_cpus_nor_full_precision_nor_values_of_another_size_than_their_keys(use):
     use(LAST_KEY)
+    full = torch.randn(1, 2, 3, 16)
+    for tensor in (full, full.bfloat16(), full.as_subclass(OnGPU)):
+        assert not can_attend_at_once(tensor, tensor)
     query, value = (torch.randn(1, 2, 3, size, dtype=torch.bfloat16).as_subclass(OnGPU) for size in (16, 8))
     assert can_attend_at_once(query, query)
     assert not can_attend_at_once(query, value)
