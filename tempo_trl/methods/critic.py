@@ -11,18 +11,11 @@ from pathlib import Path
 import torch
 import torch.distributed as dist
 from safetensors.torch import load_model, save_model
-from transformers import (
-    AutoConfig,
-    AutoModelForTokenClassification,
-    PretrainedConfig,
-    PreTrainedModel,
-    get_scheduler,
-)
+from transformers import AutoConfig, AutoModelForTokenClassification, PreTrainedModel, get_scheduler
 from trl import GRPOTrainer
 from trl.trainer.utils import disable_dropout_in_model
 
 MODEL, OPTIMIZER, SCHEDULER = "model.safetensors", "optimizer.pt", "scheduler.pt"
-CLASSIFIER = "AutoModelForTokenClassification"  # its key in the `auto_map` of a model with remote code
 
 
 class Critic:
@@ -109,25 +102,19 @@ class SeparateCritic(Critic):
             model.gradient_checkpointing_enable(trainer.args.gradient_checkpointing_kwargs)
         super().__init__(model, trainer)
 
-    def values(self, inputs: dict) -> torch.Tensor:
-        """Value of the state before each token of the completions, `(B, T)` in float32."""
-        width = inputs["completion_ids"].shape[1]
-        input_ids, attention_mask = (
-            torch.cat([inputs[f"prompt_{kind}"], inputs[f"completion_{kind}"]], dim=1) for kind in ("ids", "mask")
-        )
+    def values(self, input_ids: torch.Tensor, attention_mask: torch.Tensor) -> torch.Tensor:
+        """Value of the state after each position, `(B, P + T)` in float32."""
         # Not accelerate's autocast, which is off with DeepSpeed: DeepSpeed casts the policy only.
         with torch.autocast(input_ids.device.type, torch.bfloat16, enabled=self.args.bf16):
             logits = self.module(input_ids=input_ids, attention_mask=attention_mask, use_cache=False).logits
-        return logits[:, -width - 1 : -1, 0].float()
+        return logits[..., 0].float()
 
 
 class SharedTrunkCritic(Critic):
     """A linear value head on the policy's last hidden state. Its loss is part of the policy's."""
 
     def __init__(self, trainer: GRPOTrainer):
-        model = (
-            trainer.model.get_base_model() if hasattr(trainer.model, "get_base_model") else trainer.model
-        )  # of LoRA
+        model = trainer.model.get_base_model() if hasattr(trainer.model, "get_base_model") else trainer.model
         self._trunk = model.base_model
         head = torch.nn.Linear(model.config.get_text_config().hidden_size, 1, device=trainer.accelerator.device)
         for parameter in head.parameters():
@@ -161,7 +148,19 @@ def critic_model(trainer: GRPOTrainer) -> PreTrainedModel:
     args, path, policy = trainer.args, trainer.args.critic_model_name_or_path, trainer.model
     remote = {"trust_remote_code": (args.model_init_kwargs or {}).get("trust_remote_code", args.trust_remote_code)}
     config = copy.deepcopy(policy.config) if path is None else AutoConfig.from_pretrained(path, **remote)
-    classifier = _classifier(config, path)
+    if getattr(config, "quantization_config", None) is not None:
+        raise ValueError(
+            f"{path or 'the policy'} is quantized, expected full weights: all parameters of the critic are trained. "
+            "Set `critic_model_name_or_path` to the model before quantization, or `shared_trunk=True`."
+        )
+    classifier = AutoModelForTokenClassification
+    if path is None:  # the automatic class needs files
+        classifier = classifier._model_mapping.get(type(config), None)
+    if classifier is None:
+        raise ValueError(
+            f"transformers has no token classifier for {config.model_type}, which the critic needs. Set "
+            "`critic_model_name_or_path` to a model with the same tokenizer that has one, or `shared_trunk=True`."
+        )
     config.num_labels = 1
     for name, value in vars(config).items():
         if name.endswith(("dropout", "_pdrop")) and isinstance(value, float):
@@ -187,23 +186,6 @@ def _weights_in_memory(policy: PreTrainedModel) -> dict[str, torch.Tensor]:
     if hasattr(policy, "merge_and_unload"):  # of PEFT
         return copy.deepcopy(policy).merge_and_unload().state_dict()
     return {name: value.clone() for name, value in policy.state_dict().items()}
-
-
-def _classifier(config: PretrainedConfig, path: str | None) -> type:
-    """What loads the critic: the class for the policy's weights in memory, or the automatic one for files."""
-    model = path or "the policy"
-    if getattr(config, "quantization_config", None) is not None:
-        raise ValueError(
-            f"{model} is quantized, expected full weights: all parameters of the critic are trained. Set "
-            "`critic_model_name_or_path` to the model before quantization, or `shared_trunk=True`."
-        )
-    known = AutoModelForTokenClassification._model_mapping.get(type(config), None)
-    if known is None and (path is None or CLASSIFIER not in (getattr(config, "auto_map", None) or {})):
-        raise ValueError(
-            f"transformers has no token classifier for {model} ({config.model_type}), which the critic needs. Set "
-            "`critic_model_name_or_path` to a model that has one and uses the same tokenizer, or `shared_trunk=True`."
-        )
-    return known if path is None else AutoModelForTokenClassification
 
 
 def _refuse_a_smaller_vocabulary(critic: PreTrainedModel, policy: PreTrainedModel, path: str) -> None:

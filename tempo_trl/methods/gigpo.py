@@ -74,11 +74,10 @@ def step_returns(batch: Batch, gamma: float, scale: str) -> torch.Tensor:
     [`~tempo_trl.credit.returns.return_scale`]; `"group"` scales states one by one, later.
     """
     rewards = batch.turn_rewards
+    returns = rewards.returns(gamma)
     if scale != "batch":
-        return rewards.returns(gamma)
-    return (
-        rewards.returns(gamma) / return_scale(rewards, batch.num_generations, scale, gamma, batch.all_rewards)[:, None]
-    )
+        return returns
+    return returns / return_scale(rewards, batch.num_generations, scale, gamma, batch.all_rewards)[:, None]
 
 
 def labels_of(batch: Batch, history: int = 0) -> np.ndarray:

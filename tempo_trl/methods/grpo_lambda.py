@@ -10,6 +10,7 @@ from tempo_trl.credit.batch import Batch
 from tempo_trl.credit.checks import check_choice, check_number, refuse
 from tempo_trl.credit.traces import STYLES, trace_weights, traced_reference
 from tempo_trl.trainers.config import TokenCreditConfig
+from tempo_trl.trainers.report import log_sums
 from tempo_trl.trainers.scored_rows import loss_mask
 from tempo_trl.trainers.token_credit import TokenCreditTrainer
 
@@ -189,8 +190,6 @@ class GRPOLambdaTrainer(TokenCreditTrainer):
         return {"old_per_token_logps": reference, "sampling_per_token_logps": sampling}
 
     def _log_ratios(self, plain: torch.Tensor, traced: torch.Tensor, mask: torch.Tensor) -> None:
-        sums = [(ratio.abs().masked_fill(mask == 0, 0.0)).sum() for ratio in (plain, traced)]
-        totals = self.accelerator.reduce(torch.stack([*sums, mask.sum()]).float(), reduction="sum").tolist()
-        metrics = self._metrics["train" if self.model.training else "eval"]
-        for name, total in zip(("log_ratio", "traced_log_ratio"), totals[:2], strict=True):
-            metrics[f"grpo_lambda/{name}"].append(total / max(totals[2], 1.0))
+        ratios, number = {"log_ratio": plain, "traced_log_ratio": traced}, mask.sum().item()
+        sums = {name: ratio.abs().masked_fill(mask == 0, 0.0).sum().item() for name, ratio in ratios.items()}
+        log_sums(self, "grpo_lambda", {name: (total, number) for name, total in sums.items()})

@@ -1,7 +1,7 @@
 """PPO: a learned critic instead of GRPO's group baseline, with TRL's own rollout, rewards and clipped loss."""
 
 import textwrap
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import nullcontext
 from dataclasses import dataclass
 
@@ -79,25 +79,14 @@ class PPOConfig(TokenCreditConfig):
         refuse_rewards_that_are_normalized_first(self, "PPO's reward is the weighted sum")
         other_model = self.shared_trunk and self.critic_model_name_or_path is not None
         reads_metrics, groups = self.lr_scheduler_type in READ_METRICS, self.scale_rewards not in ("group", True)
-        refuse(
-            self,
-            {
-                "critic_model_name_or_path": (
-                    other_model,
-                    "`shared_trunk` reads no other model. Unset one of the two",
-                ),
-                "scale_rewards": (
-                    groups,
-                    "PPO compares no groups. Leave it unset; `whiten_advantages` is its scaling",
-                ),
-                "skip_zero_advantages": (self.skip_zero_advantages, "the critic learns from all rows. Leave it unset"),
-                "lr_scheduler_type": (
-                    reads_metrics,
-                    "the critic has no metric. Use 'linear' or 'cosine'",
-                ),
-                "fp16": (self.fp16, "the critic has no loss scaling. Use `bf16=True`, or full precision"),
-            },
-        )
+        refused = {
+            "critic_model_name_or_path": (other_model, "`shared_trunk` reads no other model. Unset one of the two"),
+            "scale_rewards": (groups, "PPO compares no groups. Leave it unset; `whiten_advantages` is its scaling"),
+            "skip_zero_advantages": (self.skip_zero_advantages, "the critic learns from all rows. Leave it unset"),
+            "lr_scheduler_type": (reads_metrics, "the critic has no metric. Use 'linear' or 'cosine'"),
+            "fp16": (self.fp16, "the critic has no loss scaling. Use `bf16=True`, or full precision"),
+        }
+        refuse(self, refused)
 
 
 class PPOTrainer(TokenCreditTrainer):
@@ -218,25 +207,17 @@ class PPOTrainer(TokenCreditTrainer):
             output["outcome"] = output["advantages"].sum(dim=1) / mask.sum(dim=1).clamp(min=1)
 
     @torch.no_grad()
-    def _policy_forward(self, output: dict) -> torch.Tensor:
-        """Log-probabilities of the completions under the current policy, in micro-batches."""
-        input_ids, attention_mask = (
-            torch.cat([output[f"prompt_{kind}"], output[f"completion_{kind}"]], dim=1) for kind in ("ids", "mask")
-        )
-        width, rows = output["completion_ids"].shape[1], self.args.per_device_train_batch_size
-        return self._get_per_token_logps_and_entropies(self.model, input_ids, attention_mask, width, rows)[0]
-
-    @torch.no_grad()
     def _values(self, output: dict) -> torch.Tensor:
-        """The critic's value before each token, `(B, T)`."""
+        """The critic's value before each token, `(B, T)`, in micro-batches."""
+        texts, rows = _whole(output), self.args.per_device_train_batch_size
         if self.args.shared_trunk:
-            with self.critic.watch() as seen:
-                self._policy_forward(output)
-            return _before_each_token(torch.cat(seen), output)
-        rows, names = self.args.per_device_train_batch_size, ("prompt_ids", "prompt_mask")
-        names += ("completion_ids", "completion_mask")
-        parts = zip(*(output[name].split(rows) for name in names), strict=True)
-        return torch.cat([self.critic.values(dict(zip(names, part, strict=True))) for part in parts])
+            width = output["completion_ids"].shape[1]
+            with self.critic.watch() as values:
+                self._get_per_token_logps_and_entropies(self.model, *texts, width, rows)
+        else:
+            parts = zip(*(tensor.split(rows) for tensor in texts), strict=True)
+            values = [self.critic.values(*part) for part in parts]
+        return _before_each_token(torch.cat(values), output)
 
     def _log_batch(self, advantages, returns, values, mask) -> tuple[torch.Tensor, ...]:
         """Log the batch's `ppo/*` over all ranks. Returns number, mean and variance of its advantages."""
@@ -257,12 +238,15 @@ class PPOTrainer(TokenCreditTrainer):
             return super()._loss(model, inputs, compute_loss)
         with self.critic.watch() as seen:
             loss = super()._loss(model, inputs, compute_loss)
-        return loss + self.args.value_coef * self._value_loss(_before_each_token(seen[-1], inputs), inputs)
+        return loss + self.args.value_coef * self._value_loss(seen[-1], inputs)
 
     def _value_loss(self, values: torch.Tensor, inputs: dict) -> torch.Tensor:
-        """Value loss of a micro-batch: its part of the mean over an optimizer step's tokens, as in TRL's "dapo"."""
+        """
+        Value loss of a micro-batch from the values after each position: its part of the mean over an optimizer step's
+        tokens, as in TRL's "dapo".
+        """
         mask = inputs["value_mask"]
-        loss = value_loss(values, inputs["returns"], mask).sum()
+        loss = value_loss(_before_each_token(values, inputs), inputs["returns"], mask).sum()
         self._loss_sums += torch.stack([loss.detach(), mask.sum()])
         steps = self.args.steps_per_generation / self.current_gradient_accumulation_steps
         return loss * self.accelerator.num_processes * steps / inputs["num_value_tokens"].clamp(min=1).to(loss.dtype)
@@ -273,7 +257,7 @@ class PPOTrainer(TokenCreditTrainer):
         micro_batches, self._micro_batches = self._micro_batches, []
         with self._watch.running():
             for micro_batch in [] if self.args.shared_trunk else micro_batches:
-                self._value_loss(self.critic.values(micro_batch), micro_batch).backward()
+                self._value_loss(self.critic.values(*_whole(micro_batch)), micro_batch).backward()
             norm = self.critic.step() if self.accelerator.sync_gradients else None
         if norm is not None:
             self._log_step(norm)
@@ -299,6 +283,11 @@ class PPOTrainer(TokenCreditTrainer):
     def _load_method(self, checkpoint):
         super()._load_method(checkpoint)
         self.critic.load(checkpoint / CRITIC_FOLDER)
+
+
+def _whole(inputs: dict) -> Iterator[torch.Tensor]:
+    """Token ids and attention mask of prompts and their completions, `(B, P + T)` each."""
+    return (torch.cat([inputs[f"prompt_{kind}"], inputs[f"completion_{kind}"]], dim=1) for kind in ("ids", "mask"))
 
 
 def _before_each_token(values: torch.Tensor, inputs: dict) -> torch.Tensor:

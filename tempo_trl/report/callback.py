@@ -1,4 +1,4 @@
-"""A callback that logs the picture of a tree and a table of branch tokens to wandb and trackio."""
+"""A callback that logs the picture of a tree to wandb and trackio."""
 
 import importlib
 import io
@@ -7,23 +7,19 @@ import numpy as np
 from transformers import TrainerCallback
 
 from tempo_trl.report.collect import opening_group
-from tempo_trl.report.credit_summary import TOP, CreditSummary
-from tempo_trl.report.credit_terms import CreditTerms
 from tempo_trl.report.group import Group, recorded_groups
-from tempo_trl.runs.token_text import label_of
 from tempo_trl.runs.trees import trees_path
 
 TRACKERS = ("wandb", "trackio")
-PICTURE, TABLE = "tempo/tree", "tempo/branch_token_table"
+PICTURE = "tempo/tree"
 
 
 class TreeCallback(TrainerCallback):
     """
-    Logs each record of trees to the trackers of `report_to`: `tempo/tree`, a picture of the most informative group,
-    and `tempo/branch_token_table`, the tokens with the largest sums of |TD|.
+    Logs a picture of the most informative group of each record of trees, `tempo/tree`.
 
-    wandb and trackio get an image and a table in their current run. A trainer that records trees adds this callback
-    itself if `report_to` contains one of the two.
+    wandb and trackio get it in their current run. A trainer that records trees adds this callback itself if
+    `report_to` contains one of the two.
     """
 
     def __init__(self):
@@ -43,13 +39,11 @@ class TreeCallback(TrainerCallback):
             return
         self._last = step
         groups = recorded_groups(args.output_dir, step)
-        if groups:
-            self._log(args, step, _picture(groups), columns(groups[0].terms), branch_token_table(groups))
-
-    def _log(self, args, step: int, picture: np.ndarray, heads: list[str], rows: list[list]) -> None:
+        if not groups:
+            return
+        picture = _picture(groups)
         for tracker in map(importlib.import_module, set(TRACKERS) & set(args.report_to)):
-            entry = {PICTURE: tracker.Image(picture), TABLE: tracker.Table(columns=heads, data=rows)}
-            tracker.log(entry | {"train/global_step": step})
+            tracker.log({PICTURE: tracker.Image(picture), "train/global_step": step})
 
 
 def _picture(groups: list[Group]) -> np.ndarray:
@@ -61,20 +55,3 @@ def _picture(groups: list[Group]) -> np.ndarray:
     image = io.BytesIO()
     save(draw_tree(groups[opening_group(groups)]), image, "png")
     return np.asarray(Image.open(image).convert("RGB"))
-
-
-def columns(terms: CreditTerms) -> list[str]:
-    """Headings of the table of branch tokens, in the terms of the method."""
-    return ["token", f"sum |{terms.added}|", terms.more, terms.less, "seen", "largest turn", "in context"]
-
-
-def branch_token_table(groups: list[Group]) -> list[list]:
-    """Rows of [`columns`]: the tokens with the largest sums of |TD|, in units of the advantages."""
-    summary, rows = CreditSummary(), []
-    summary.add(groups)
-    for token in summary.top_td()[:TOP].itertuples():
-        td, before, after = summary.examples(token.Index)[0]
-        label = label_of(token.Index)
-        numbers = [round(token.mass, 3), token.ups, token.downs, token.seen, round(td, 3)]
-        rows.append([label, *numbers, f"{before}[{label}]{after}"])
-    return rows

@@ -12,7 +12,7 @@ from tempo_trl.runs.token_text import around, readable
 CONTEXT = 24  # characters on each side of an example
 EXAMPLES = 2  # examples per token and sign
 TOP = 20
-TOKEN = ["seen", "ups", "downs", "mass", "net"]
+TOKEN = ["seen", "ups", "downs", "mass"]
 
 
 class CreditSummary:
@@ -27,7 +27,7 @@ class CreditSummary:
         count, branch: Number of tokens of the loss, and of those with a non-zero TD.
         outcome, difference: Sums over the tokens of the loss: |GRPO's advantage|, |advantage - GRPO's|.
         tokens: One row per text of a token of the loss: how often it was `seen`, how often TD was positive (`ups`) or
-            negative (`downs`), and the sums of |TD| (`mass`) and of TD (`net`).
+            negative (`downs`), and the sum of |TD| (`mass`).
     """
 
     def __init__(self):
@@ -111,7 +111,6 @@ def _frame(group: Group) -> pd.DataFrame:
             "ups": td > 0,
             "downs": td < 0,
             "mass": np.abs(td),
-            "net": td,
         }
     )
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import torch
+from torch.nn.functional import pad
 
 from tempo_trl.credit.grown_tree import Segment
 from tempo_trl.rollout.growth import Continuation, GrowingTree, Request, Rules, Top, check_least
@@ -112,34 +113,11 @@ def alternative(top: Top, taken: int, top_k: int, greedy: bool, generator: torch
     return Forced(int(ids[choice]), float(logprobs[choice]), float(probabilities.sum()))
 
 
-@dataclass
-class Node:
-    """Data of a segment that the grower needs beside its tokens.
-
-    Args:
-        depth (`int`):
-            Segments from the prompt to this one, inclusive.
-        start (`int`):
-            Tokens of the completion before it.
-        top ([`Top`]):
-            The most likely tokens at each of its positions; a placeholder for a forced token.
-        splits (`bool`):
-            Whether it may be split: False for siblings grown for coverage.
-    """
-
-    depth: int
-    start: int
-    top: Top
-    splits: bool = True
-
-
-@dataclass
-class Branch:
+class Branch(NamedTuple):
     """A child to be grown below `parent`, with its first token if that is forced."""
 
     parent: int
     forced: Forced | None = None
-    splits: bool = True
 
 
 class GrowingEntropyTree(GrowingTree):
@@ -148,9 +126,9 @@ class GrowingEntropyTree(GrowingTree):
     def __init__(self, shape: EntropyTree, prompt_ids: list[int], rules: Rules, generator: torch.Generator):
         super().__init__(prompt_ids, rules)
         self.shape, self.generator = shape, generator
-        self.nodes: list[Node] = []  # of each segment
+        self.tops: list[Top] = []  # of each segment, with a row of zeros for a forced token
         self.waiting = [Branch(-1)]  # asked for in the next round
-        self.covered = False
+        self.covered = False  # segments grown for coverage do not split
 
     def requests(self) -> list[Request]:
         paths = [self._path(branch) for branch in self.waiting]
@@ -159,10 +137,12 @@ class GrowingEntropyTree(GrowingTree):
     def take(self, answers: list[list[Continuation]]) -> None:
         grown, self.waiting = self.waiting, []
         fresh = [self._add(branch, answer) for branch, (answer,) in zip(grown, answers, strict=True)]
-        if len(self.nodes) == 1:
-            self._split_root()
+        if self.covered:
+            return
+        if len(self.tops) == 1:
+            self._grow_beside(0)
         self._split(fresh)
-        if not self.waiting and not self.covered:
+        if not self.waiting:
             self._cover()
 
     def rows(self) -> list[int]:
@@ -176,37 +156,32 @@ class GrowingEntropyTree(GrowingTree):
     def _has_room(self) -> bool:
         return len(self.grown.leaves()) + len(self.waiting) < self.shape.num_generations
 
-    def _grow_below(self, parent: int, forced: Forced | None, splits: bool = True) -> None:
-        """Ask for a child in the next round, unless its forced token ends the completion."""
-        branch = Branch(parent, forced, splits)
-        if forced is not None and self.rules.is_over(self._path(branch)):
-            self._add(branch, Continuation([], []))
-        else:
-            self.waiting.append(branch)
-
     def _add(self, branch: Branch, continuation: Continuation) -> int:
         """The segment of a grown branch."""
-        token_ids, logprobs, top = continuation.token_ids, continuation.logprobs, continuation.top
-        forced = branch.forced
-        if forced is not None:
-            token, logprob, _ = forced
-            token_ids = [token, *token_ids]
-            logprobs = logprobs if logprobs is None else [logprob, *logprobs]
-            top = _behind_a_forced_token(top, self.shape.top_k)
-        above = self.nodes[branch.parent] if branch.parent >= 0 else None
-        depth = above.depth + 1 if above else 1
-        start = len(self.grown.completion_ids(branch.parent))
-        ratio = 1.0 if forced is None else forced.ratio
-        self.grown.segments.append(Segment(branch.parent, token_ids, logprobs, forced is not None, ratio))
-        self.nodes.append(Node(depth, start, top, branch.splits))
-        return len(self.nodes) - 1
+        segment = Segment(branch.parent, continuation.token_ids, continuation.logprobs)
+        top = continuation.top
+        if branch.forced is not None:
+            segment.token_ids = [branch.forced.token, *segment.token_ids]
+            if segment.logprobs is not None:
+                segment.logprobs = [branch.forced.logprob, *segment.logprobs]
+            segment.forced, segment.forced_ratio = True, branch.forced.ratio
+            top = Top(*(pad(rows, (0, 0, 1, 0)) for rows in top))  # no segment splits before its first token
+        self.grown.segments.append(segment)
+        self.tops.append(top)
+        return len(self.tops) - 1
 
-    def _alternative(self, top: Top, taken: int) -> Forced | None:
-        return alternative(top, taken, self.shape.top_k, self.rules.greedy, self.generator)
-
-    def _split_root(self) -> None:
-        first = self.grown.segments[0]
-        self._grow_below(-1, self._alternative(self.nodes[0].top, first.token_ids[0]))
+    def _grow_beside(self, index: int) -> None:
+        """
+        Ask for a sibling of a sampled segment in the next round, whose first token differs if another is possible,
+        unless that token ends the completion.
+        """
+        segment, top = self.grown.segments[index], self.tops[index]
+        forced = alternative(top, segment.token_ids[0], self.shape.top_k, self.rules.greedy, self.generator)
+        branch = Branch(segment.parent, forced)
+        if forced is not None and self.rules.is_over(self._path(branch)):
+            self._add(branch, Continuation([], [], top=top[:0]))
+        else:
+            self.waiting.append(branch)
 
     def _split(self, fresh: list[int]) -> None:
         """Split segments at their gates, in the order of the tokens before the gate, while there is room."""
@@ -219,22 +194,23 @@ class GrowingEntropyTree(GrowingTree):
 
     def _gate(self, index: int) -> tuple[int, int, int] | None:
         """First gate of a segment as (tokens of the completion before it, segment, length of the segment there)."""
-        node, segment = self.nodes[index], self.grown.segments[index]
-        if not node.splits or node.depth >= self.shape.max_depth:
+        token_ids = self.grown.segments[index].token_ids
+        if len(self.grown.path(index)) >= self.shape.max_depth:
             return None
-        lengths = self.shape.gates(segment.token_ids, node.top, self.rules)
-        return (node.start + lengths[0], index, lengths[0]) if lengths else None
+        lengths = self.shape.gates(token_ids, self.tops[index], self.rules)
+        before = len(self.grown.completion_ids(index)) - len(token_ids)
+        return (before + lengths[0], index, lengths[0]) if lengths else None
 
     def _split_at(self, index: int, length: int) -> int:
         """Cut a segment; what was sampled after the cut becomes its first child, which is returned."""
-        node, segment = self.nodes[index], self.grown.segments[index]
+        segment, top = self.grown.segments[index], self.tops[index]
         after = Continuation(segment.token_ids[length:], segment.logprobs and segment.logprobs[length:])
-        after.top = node.top[length:]
+        after.top = top[length:]
         segment.token_ids = segment.token_ids[:length]
         segment.logprobs = segment.logprobs and segment.logprobs[:length]
-        node.top = node.top[:length]
+        self.tops[index] = top[:length]
         child = self._add(Branch(index), after)
-        self._grow_below(index, self._alternative(after.top, after.token_ids[0]))
+        self._grow_beside(child)
         return child
 
     def _cover(self) -> None:
@@ -245,14 +221,4 @@ class GrowingEntropyTree(GrowingTree):
         length = {leaf: len(self.grown.segments[leaf].token_ids) for leaf in self.grown.leaves()}
         for leaf in sorted(length, key=length.get, reverse=True):
             if length[leaf] > self.shape.coverage_tokens and self._has_room():
-                self._grow_below(self.grown.segments[leaf].parent, None, splits=False)
-
-
-def _behind_a_forced_token(top: Top | None, top_k: int) -> Top:
-    """The most likely tokens of a segment that begins with a forced token: a placeholder row, then `top`."""
-    width = top_k if top is None else top.token_ids.shape[1]
-    ids, logprobs = torch.zeros(1, width, dtype=torch.int64), torch.full((1, width), -torch.inf)
-    logprobs[0, 0] = 0.0
-    if top is None:
-        return Top(ids, logprobs)
-    return Top(torch.cat([ids, top.token_ids]), torch.cat([logprobs, top.logprobs]))
+                self.waiting.append(Branch(self.grown.segments[leaf].parent))

@@ -44,8 +44,6 @@ def check_trees_can_grow(args_or_trainer: GRPOConfig | GRPOTrainer, grower: Grow
 
 
 def _problems_of_args(args: GRPOConfig) -> Iterator[str]:
-    if args.use_transformers_continuous_batching:
-        yield "Continuous batching keeps no cache to continue from. Unset `use_transformers_continuous_batching`."
     if args.use_vllm and args.vllm_mode != "server":
         yield f"Trees need a vLLM server, got vllm_mode={args.vllm_mode!r}. Set vllm_mode='server'."
     if args.use_vllm and args.vllm_structured_outputs_regex is not None:

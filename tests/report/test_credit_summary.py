@@ -7,7 +7,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tempo_trl.report.callback import branch_token_table
 from tempo_trl.report.credit_summary import CreditSummary
 from tempo_trl.report.credit_terms import terms_of
 from tempo_trl.report.embed import embed_groups, script_json
@@ -81,8 +80,6 @@ def test_tokens_that_do_not_train_decide_nothing(tmp_path):
     assert set(statistics.top_td().index) == {"8", "9"}
     assert statistics.tokens.loc["2", ["ups", "downs", "seen"]].tolist() == [0, 0, 3]
     assert statistics.examples("2") == statistics.examples("3") == []
-    table = branch_token_table(groups_of(read_trees(tmp_path), terms_of("tempo")))
-    assert {row[0] for row in table} == {"8", "9"}
 
 
 def unfolded(embedded: dict, group: dict, row: dict) -> list[str]:

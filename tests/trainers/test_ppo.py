@@ -73,9 +73,11 @@ def both_heads(completions, completion_ids, **columns):
     return [float(ids == [31, 31]) for ids in completion_ids]
 
 
-def true_values(inputs):
-    """1/4 before the first toss; then 1/2 after heads, 0 after tails."""
-    return torch.stack([torch.full((len(inputs["completion_ids"]),), 0.25), heads(inputs, 0) / 2], dim=1)
+def true_values(input_ids, attention_mask):
+    """1/4 before the first of two tosses; then 1/2 after heads, 0 after tails."""
+    values = torch.full(input_ids.shape, 0.25)
+    values[:, -2] = (input_ids[:, -2] == 31) / 2
+    return values
 
 
 def heads(inputs, toss: int) -> torch.Tensor:

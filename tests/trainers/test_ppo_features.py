@@ -161,7 +161,7 @@ def test_a_quantized_critic_a_half_one_and_one_without_a_classifier_are_refused(
     messages = {
         "quantized": "is quantized.*Set `critic_model_name_or_path` to the model before quantization",
         "half": "lacks weights that the critic needs: model.layers.1",
-        "without": "has no token classifier for .*shared_trunk=True",
+        "without": "Unrecognized configuration class .*AutoModelForTokenClassification",
     }
     for name, message in messages.items():
         with pytest.raises(ValueError, match=message):

@@ -132,15 +132,7 @@ def test_what_vllm_samples_is_corrected_by_token_unless_told_otherwise(tmp_path)
     assert (args.vllm_importance_sampling_correction, args.vllm_importance_sampling_mode) == (True, "token_truncate")
 
 
-@pytest.mark.parametrize(
-    ("options", "keywords", "message"),
-    [
-        ({}, {"rollout_func": print}, "`rollout_func` must be None"),
-        ({"use_transformers_continuous_batching": True}, {}, "Continuous batching"),
-    ],
-)
-def test_what_trees_cannot_go_with_is_refused_at_construction(options, keywords, message, tiny_model, tmp_path):
-    with pytest.raises(ValueError, match=message):
-        TreeRPOTrainer(
-            tiny_model, parity, config(tmp_path, TreeRPOConfig, tree_depth=2, **options), questions(), **keywords
-        )
+def test_another_rollout_is_refused_at_construction(tiny_model, tmp_path):
+    args = config(tmp_path, TreeRPOConfig, tree_depth=2)
+    with pytest.raises(ValueError, match="`rollout_func` must be None"):
+        TreeRPOTrainer(tiny_model, parity, args, questions(), rollout_func=print)
