@@ -12,8 +12,6 @@ from tempo_trl.methods import METHODS
 from tempo_trl.runs.printing import replace_unprintable
 from tempo_trl.version import __version__, package_versions
 
-DEMO_OUTPUT = "tempo_demo"
-COMPARE_OUTPUT = "tempo_compare"
 TRAINING = """\
 Any field of a recipe is also a flag, and flags override the recipe: --learning_rate 1e-5, --use_peft true, ...
 Other flags (--num_processes 2) are passed on to `accelerate launch`.
@@ -48,7 +46,7 @@ def command_parser() -> argparse.ArgumentParser:
     verb = verbs.add_parser("demo", help="train a small language model on the CPU, and show the credit of its tokens")
     verb.add_argument("--quick", action="store_true", help="a few steps: about a minute instead of six")
     verb.add_argument("--compare", action="store_true", help="train GRPO as well, for as long")
-    verb.add_argument("--output", default=DEMO_OUTPUT, metavar="DIR", help="folder to write to (%(default)s)")
+    verb.add_argument("--output", default="tempo_demo", metavar="DIR", help="folder to write to (%(default)s)")
     verb.set_defaults(run=main_of("tempo_trl.demo.orders"))
 
     _add_train(verbs)
@@ -59,7 +57,7 @@ def command_parser() -> argparse.ArgumentParser:
 
     verb = verbs.add_parser("compare", help="compare runs: results with paired differences and 95%% intervals")
     verb.add_argument("runs", nargs="+", metavar="RUN", help="output folders of training, of evaluation, or of both")
-    verb.add_argument("-o", "--output", default=COMPARE_OUTPUT, metavar="DIR", help="folder to write to (%(default)s)")
+    verb.add_argument("-o", "--output", default="tempo_compare", metavar="DIR", help="folder to write (%(default)s)")
     verb.add_argument("--label", nargs="+", metavar="NAME", help="a label for each run, in the order of the runs")
     verb.set_defaults(run=main_of("tempo_trl.compare.command"))
 

@@ -166,9 +166,8 @@ def warn_of_an_earlier_run(folder: Path) -> None:
     left = [*folder.glob("checkpoint-*"), *folder.glob("tempo/*trees_*.parquet")]
     if left:
         warnings.warn(
-            f"{folder} has {left[0].name} of an earlier run, but this run starts from the beginning. A resume and the "
-            "report would mix the two: remove it, set another `output_dir`, or resume with "
-            "`--resume_from_checkpoint last`.",
+            f"{folder} has {left[0].name} of an earlier run, which a resume and the report would mix with this one. "
+            "Remove it, set another `output_dir`, or resume with `--resume_from_checkpoint last`.",
             stacklevel=2,
         )
 

@@ -179,16 +179,8 @@ def _bca(values: np.ndarray, resamples: int, seed: int) -> tuple[float, float]:
     def mean(sample, axis):
         return np.round(np.mean(sample, axis=axis), 12)  # otherwise rounding errors of the sum would break ties
 
-    found = stats.bootstrap(
-        (np.sort(values),),
-        mean,
-        n_resamples=resamples,
-        batch=BATCH,
-        confidence_level=LEVEL,
-        method="BCa",
-        random_state=seed,
-    )
-    low, high = found.confidence_interval
+    options = {"n_resamples": resamples, "batch": BATCH, "confidence_level": LEVEL, "method": "BCa"}
+    low, high = stats.bootstrap((np.sort(values),), mean, random_state=seed, **options).confidence_interval
     return float(min(low, values.mean())), float(max(high, values.mean()))
 
 

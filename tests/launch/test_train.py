@@ -305,7 +305,7 @@ def test_files_of_an_earlier_run_are_told_where_a_run_starts_from_the_beginning(
         warnings.simplefilter("always")
         main(["--config", "sums/tempo", "--output_dir", str(tmp_path / "out"), *flags])
     told = [str(each.message) for each in caught if "earlier run" in str(each.message)]
-    assert ["out has checkpoint-9 of an earlier run, but" in message for message in told] == [True] * (not flags)
+    assert ["out has checkpoint-9 of an earlier run, which" in message for message in told] == [True] * (not flags)
 
 
 def train(rows: Path, folder: Path, *flags: str, launcher: tuple[str, ...] = ()) -> list[dict]:
