@@ -301,9 +301,10 @@ def edited(seed):
     return template, text
 
 
-def test_rewards_are_the_means_of_the_spans_after_random_edits():
+@pytest.mark.parametrize("seeds", [range(150), pytest.param(range(150, 1500), marks=pytest.mark.matrix)])
+def test_rewards_are_the_means_of_the_spans_after_random_edits(seeds):
     """Reward, and mean of the spans, agree with and without the text, and with the token ids."""
-    for seed in range(200):
+    for seed in seeds:
         template, text = edited(seed)
         completion = [message(text, template, re.escape(END))]
         references = {"truth": [CITY], "calls": [[WEATHER, CLOCK]]}
