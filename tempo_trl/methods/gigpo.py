@@ -156,10 +156,4 @@ class GiGPOTrainer(TokenCreditTrainer):
 
     def credit(self, batch):
         args = self.args
-        return gigpo_credit(
-            batch,
-            step_advantage_weight=args.step_advantage_weight,
-            gamma=args.gamma,
-            history=args.state_history,
-            scale=args.scale_rewards,
-        )
+        return gigpo_credit(batch, args.step_advantage_weight, args.gamma, args.state_history, args.scale_rewards)

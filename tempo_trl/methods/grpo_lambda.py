@@ -170,13 +170,7 @@ class GRPOLambdaTrainer(TokenCreditTrainer):
 
     def credit(self, batch):
         args = self.args
-        return grpo_lambda_credit(
-            batch,
-            advantage_floor=args.advantage_floor,
-            trace_update=args.trace_update,
-            trace_decay=args.trace_decay,
-            trace_style=args.trace_style,
-        )
+        return grpo_lambda_credit(batch, args.advantage_floor, args.trace_update, args.trace_decay, args.trace_style)
 
     def _reference(self, inputs, logps):
         """With these old log-probabilities the ratios in TRL's loss are the traced ones."""

@@ -127,10 +127,4 @@ class HGPOTrainer(TokenCreditTrainer):
 
     def credit(self, batch):
         args = self.args
-        return hgpo_credit(
-            batch,
-            history=args.state_history,
-            history_weight=args.history_weight,
-            gamma=args.gamma,
-            scale=args.scale_rewards,
-        )
+        return hgpo_credit(batch, args.state_history, args.history_weight, args.gamma, args.scale_rewards)
