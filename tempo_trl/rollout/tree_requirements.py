@@ -36,30 +36,26 @@ def check_trees_can_grow(args_or_trainer: GRPOConfig | GRPOTrainer, grower: Grow
     """
     trainer = args_or_trainer if isinstance(args_or_trainer, GRPOTrainer) else None
     args = args_or_trainer if trainer is None else trainer.args
-    problems = [*_problems_of_args(args), *_problems_of_groups(args, grower)]
+    problems = list(_problems_of_args(args, grower))
     if trainer is not None:
         problems += _problems_of_trainer(trainer)
     if problems:
         raise ValueError("Tree rollouts are not supported here. " + " ".join(problems))
 
 
-def _problems_of_args(args: GRPOConfig) -> Iterator[str]:
+def _problems_of_args(args: GRPOConfig, grower: Grower | None) -> Iterator[str]:
     if args.use_vllm and args.vllm_mode != "server":
         yield f"Trees need a vLLM server, got vllm_mode={args.vllm_mode!r}. Set vllm_mode='server'."
     if args.use_vllm and args.vllm_structured_outputs_regex is not None:
         yield "A regular expression would restart in every segment. Unset `vllm_structured_outputs_regex`."
     if args.max_completion_length is None:
         yield "Trees need a maximum length, got None. Set `max_completion_length`."
-    options = args.generation_kwargs or {}
     supported = SUPPORTED[args.use_vllm].split()
-    if refused := sorted(set(options) - set(supported)):
+    if refused := sorted(set(args.generation_kwargs or ()) - set(supported)):
         yield (
             f"Trees are generated in segments, got generation_kwargs {refused}, expected some of "
             f"{', '.join(supported)}. Remove the others."
         )
-
-
-def _problems_of_groups(args: GRPOConfig, grower: Grower | None) -> Iterator[str]:
     group = args.num_generations
     if grower is not None and grower.num_generations != group:
         yield f"The grower needs num_generations={grower.num_generations}, got {group}. Set it to that."
