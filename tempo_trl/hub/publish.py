@@ -104,10 +104,8 @@ def _refuse_another_model(run_dir: Path) -> None:
     started = read_record(run_dir)["started"]
     saved = datetime.fromtimestamp(max(path.stat().st_mtime for path in weights), UTC).isoformat()
     if is_before(saved, started):
-        raise ValueError(
-            f"{run_dir} has the model of an earlier run, saved at {saved[:19]}: the run of its record began at "
-            f"{started} and saved none. Finish the training, or train into a new folder and publish that."
-        )
+        earlier = f"{run_dir} has the model of an earlier run, saved at {saved[:19]}"
+        raise ValueError(f"{earlier}: the run of its record began at {started} and saved none. Finish the training.")
 
 
 def main(run_dir: str, repo: str, private: bool, dry_run: bool) -> int:

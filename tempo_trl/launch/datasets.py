@@ -36,10 +36,8 @@ def _load_benchmark(script_args, training_args, _):
         return train_dataset, None
     is_local = script_args.train_file or script_args.eval_file
     if not is_local and eval_split in (train_split, train_split.partition("[")[0]):  # function_calls has one split
-        raise ValueError(
-            f"the evaluation rows, {eval_split!r}, include all training rows, {train_split!r}. Set "
-            "`dataset_train_split` to train[:-500] and `dataset_test_split` to train[-500:], or set `eval_file`."
-        )
+        same = f"the evaluation rows, {eval_split!r}, include all training rows, {train_split!r}"
+        raise ValueError(f"{same}. Set `dataset_train_split` to train[:-500], `dataset_test_split` to train[-500:].")
     eval_dataset = load_prompts(script_args.task, eval_split, script_args.eval_file, *prompt_settings)
     train_dataset = check_leaks(train_dataset, eval_dataset, drop=script_args.drop_leaked_rows)
     return train_dataset, eval_dataset if training_args.do_eval else None

@@ -47,10 +47,8 @@ def load_function(path: str) -> Callable:
     try:
         function = getattr(import_module(module), attribute)
     except (ImportError, AttributeError, ValueError) as error:
-        raise ValueError(
-            f"cannot import function {path!r}: {error}. Expected package.module.function. Install the module, or run "
-            "from the directory that contains it."
-        ) from error
+        advice = "Expected package.module.function, installed or in this directory."
+        raise ValueError(f"cannot import function {path!r}: {error}. {advice}") from error
     if not callable(function):
         raise ValueError(f"{path!r} has type {type(function).__name__}, expected a function. Correct the dotted path.")
     return function

@@ -56,9 +56,8 @@ def refuse_a_torn_checkpoint(folder: Path) -> None:
             elif path.suffix in (".pt", ".pth", ".bin"):  # torch.save writes a zip file
                 zipfile.ZipFile(path).close()
         except (ValueError, SafetensorError, zipfile.BadZipFile) as error:
-            raise ValueError(
-                f"{path} cannot be read to its end: {error}. Remove {folder}, and resume from the one before it."
-            ) from error
+            advice = f"Remove {folder}, and resume from the one before it."
+            raise ValueError(f"{path} cannot be read to its end: {error}. {advice}") from error
 
 
 def _step(checkpoint: Path) -> int:

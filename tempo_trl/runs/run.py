@@ -86,10 +86,8 @@ def _read_run(folder: Path, label: str | None) -> Run:
     home, log, results = _home(folder), training_log(folder), read_results(folder)
     record = read_record(home) if _has_record(home) else {}
     if not (record or log or results or recorded_steps(folder)):
-        raise ValueError(
-            f"{folder} is not the folder of a run, expected trainer_state.json in it or in its checkpoints, "
-            f"{FOLDER}/*.json, or {RECORD_FOLDER}/{RECORD}. Give an output folder."
-        )
+        expected = f"trainer_state.json in it or in its checkpoints, {FOLDER}/*.json, or {RECORD_FOLDER}/{RECORD}"
+        raise ValueError(f"{folder} is not the folder of a run, expected {expected}.")
     identity = _of_record(record) if record else {"method": place_of(folder).name}
     identity |= {"method": label} if label else {}
     started = record.get("started", "") if home == place_of(folder) else ""
