@@ -103,6 +103,7 @@ def batch(rows: ScoredRows, delimiter: str | None = None, key_func: Callable[[st
         rollout_func=None,
         step_rewards=None,
         scale_rewards="group",
+        multi_objective_aggregation="sum_then_normalize",
         _tokenizer=TOKENIZER,
     )
     report = Report(0)

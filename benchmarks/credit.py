@@ -91,6 +91,7 @@ def span_seconds(of_each_prompt: bool) -> float:
         rewards=criteria.mean_reward(),
         rewards_per_func=criteria.mean_reward()[:, None],
         advantages=torch.zeros(size),
+        outcome=torch.zeros(size),
         num_generations=8,
         prompts=torch.arange(size) // 8,
         loss_mask=turns >= 0,

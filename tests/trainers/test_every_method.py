@@ -159,7 +159,7 @@ def expected_credit(method: str, inputs: tuple, covariance: PrefixCovariance) ->
 @pytest.mark.parametrize("method", EVERY_METHOD)
 def test_every_metric_of_ours_is_explained(method, ranks):
     logged = {name for entry in ranks[0][method]["history"] for name in entry if name.split("/")[0] in PREFIXES}
-    known = {re.sub(r"_\d+$", "_L", re.sub("spans/.*/mean", "spans/NAME/mean", name)) for name in logged}
+    known = {re.sub(r"_\d+$", "_L", re.sub("spans/.*/(mean|credit)", r"spans/NAME/\1", name)) for name in logged}
     assert known <= METRICS.keys()
 
 
