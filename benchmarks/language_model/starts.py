@@ -12,7 +12,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from benchmarks.tasks import directory, prompts_of
+from benchmarks.tasks import answered, directory, prompts_of
 from tempo_trl.demo.language_model import language_model
 
 if TYPE_CHECKING:
@@ -24,11 +24,7 @@ ROWS = 8  # of a step
 def examples_of(task: str, count: int) -> "Dataset":
     """Right answers to prompts of a task, as TRL's SFTTrainer reads them."""
     if task == "orders":  # the package's
-        rows = prompts_of("orders", "train").shuffle(seed=0).select(range(count))
-        return rows.map(
-            lambda row: {"completion": [{"role": "assistant", "content": row["truth"]}]},
-            remove_columns=[name for name in rows.column_names if name != "prompt"],
-        )
+        return answered(prompts_of("orders", "train").shuffle(seed=0).select(range(count)), "truth")
     return import_module(f"benchmarks.tasks.{task}").examples(count)
 
 

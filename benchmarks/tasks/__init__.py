@@ -48,3 +48,11 @@ def prompts(
         before += [{"role": role, "content": text} for role, text in zip(("user", "assistant"), example, strict=True)]
     asked = [{"prompt": [*before, {"role": "user", "content": row[question]}]} for row in rows]
     return Dataset.from_list([prompt | row for prompt, row in zip(asked, rows, strict=True)])
+
+
+def answered(rows: "Dataset", column: str) -> "Dataset":
+    """Prompts and their right answers, which are in a column, as TRL's SFTTrainer reads them."""
+    return rows.map(
+        lambda row: {"completion": [{"role": "assistant", "content": row[column]}]},
+        remove_columns=[name for name in rows.column_names if name != "prompt"],
+    )

@@ -5,8 +5,8 @@
     answer    {"name": "Mug", "code": "K207", "price": 44, "colours": ["blue", "grey", "pink"],
               "rooms": ["kitchen", "office"]}
 
-A row has its JSON schema in the column `schema`, by which [`~tempo_trl.rewards.json_schema`] judges. Held-out requests
-have other letters, prices and pairs of conditions.
+A row has its JSON schema in the column `schema`, by which [`~tempo_trl.rewards.json_schema`] judges. The lowest price
+is even in training requests and odd in held-out ones, so that no request is in both.
 """
 
 import json
@@ -14,7 +14,7 @@ import random
 from collections import defaultdict
 from typing import TYPE_CHECKING
 
-from benchmarks.tasks import prompts
+from benchmarks.tasks import answered, prompts
 
 if TYPE_CHECKING:
     from datasets import Dataset
@@ -41,7 +41,7 @@ def generated_rows(split: str, count: int | None = None, seed: int = 0) -> list[
 
 
 def _row(rng: random.Random, split: str) -> dict[str, str]:
-    letter, least = rng.choice([*BY_LETTER]), 2 * rng.randint(5, 90) + (split == "test")  # held-out prices are odd
+    letter, least = rng.choice([*BY_LETTER]), 2 * rng.randint(5, 90) + (split == "test")
     most, digits = least + rng.randint(4, 15), rng.randint(2, 3)
     colours, without, rooms, among = rng.randint(2, 4), rng.choice(COLOURS), rng.randint(2, 3), rng.choice(ROOMS)
     request = (
@@ -80,8 +80,4 @@ def load(split: str, seed: int = 0) -> "Dataset":
 
 def examples(count: int) -> "Dataset":
     """Requests with valid answers for TRL's SFTTrainer: `prompt` and `completion`."""
-    rows = prompts(generated_rows("train", count, seed="examples"), "request")
-    return rows.map(
-        lambda row: {"completion": [{"role": "assistant", "content": row["valid"]}]},
-        remove_columns=[name for name in rows.column_names if name != "prompt"],
-    )
+    return answered(prompts(generated_rows("train", count, seed="examples"), "request"), "valid")
