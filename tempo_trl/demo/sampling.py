@@ -10,10 +10,12 @@ from itertools import chain, takewhile
 
 import torch
 from transformers import PreTrainedModel
-from transformers.cache_utils import Cache
+from transformers.cache_utils import Cache, DynamicLayer
 from transformers.utils import ModelOutput
 from trl import GRPOConfig, GRPOTrainer
 from trl.models.utils import unwrap_model_for_generation
+
+ROOM = 16  # tokens that a buffer of keys has beyond those that it needs
 
 
 @torch.no_grad()
@@ -62,9 +64,9 @@ def _read(model: PreTrainedModel, prefixes: Sequence[list[int]]) -> tuple[torch.
     first, width = _shared(prefixes), max(map(len, prefixes))
     ids = torch.tensor([prefix[:first] + [0] * (width - len(prefix)) + prefix[first:] for prefix in prefixes])
     columns, pads = torch.arange(width), torch.tensor([[width - len(prefix)] for prefix in prefixes])
-    mask, cache = (columns < first) | (columns >= first + pads), None
+    mask, cache = (columns < first) | (columns >= first + pads), Cache(layer_class_to_replicate=_Roomy)
     if first:
-        cache = _forward(model, ids[:1, :first], mask[:1, :first]).past_key_values
+        _forward(model, ids[:1, :first], mask[:1, :first], cache)
         cache.batch_select_indices(torch.zeros(len(prefixes), dtype=torch.long))
     return mask, _forward(model, ids[:, first:], mask, cache)
 
@@ -75,9 +77,7 @@ def _shared(prefixes: Sequence[list[int]]) -> int:
     return sum(1 for _ in takewhile(lambda tokens: len(set(tokens)) == 1, columns))
 
 
-def _forward(
-    model: PreTrainedModel, input_ids: torch.Tensor, mask: torch.Tensor, cache: Cache | None = None
-) -> ModelOutput:
+def _forward(model: PreTrainedModel, input_ids: torch.Tensor, mask: torch.Tensor, cache: Cache) -> ModelOutput:
     """A forward pass over the last tokens of the rows of a mask, with logits of the last one."""
     positions = (mask.cumsum(dim=1) - 1).clamp(min=0)[:, -input_ids.shape[1] :]
     return model(
@@ -88,6 +88,29 @@ def _forward(
         use_cache=True,
         logits_to_keep=1,
     )
+
+
+class _Roomy(DynamicLayer):
+    """Keys and values of a layer in a buffer with room: a token is written, and those before it are not copied."""
+
+    def lazy_initialization(self, key_states: torch.Tensor, value_states: torch.Tensor) -> None:
+        super().lazy_initialization(key_states, value_states)
+        self.buffer = torch.stack([key_states, value_states])[..., :0, :]  # (2, rows, heads, tokens and room, D)
+
+    def update(self, key_states: torch.Tensor, value_states: torch.Tensor, *args, **kwargs):
+        if not self.is_initialized:
+            self.lazy_initialization(key_states, value_states)
+        old, size = self.get_seq_length(), self.buffer.shape[-2]
+        length = old + key_states.shape[-2]
+        if length > size:
+            self.buffer = torch.nn.functional.pad(self.buffer, (0, 0, 0, length + ROOM - size))
+        self.buffer[..., old:length, :] = torch.stack([key_states, value_states])
+        self.keys, self.values = self.buffer[..., :length, :]
+        return self.keys, self.values
+
+    def batch_select_indices(self, indices: torch.Tensor) -> None:
+        self.buffer = self.buffer[:, indices]
+        self.keys, self.values = self.buffer[..., : self.get_seq_length(), :]
 
 
 def drawn(logits: torch.Tensor, states: torch.Tensor, temperature: float) -> torch.Tensor:
@@ -132,7 +155,8 @@ def _completions(trainer: GRPOTrainer, prompt_ids: list[list[int]]) -> tuple[lis
     rows: dict[tuple[int, ...], list[int]] = {}  # of each prompt
     for row, ids in enumerate(prompt_ids):
         rows.setdefault(tuple(ids), []).append(row)
-    with unwrap_model_for_generation(trainer.model_wrapped, trainer.accelerator) as model:
+    accelerator = trainer.accelerator
+    with accelerator.autocast(), unwrap_model_for_generation(trainer.model_wrapped, accelerator) as model:
         found = sampled(
             model,
             [list(ids) for ids in rows],

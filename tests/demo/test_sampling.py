@@ -117,7 +117,7 @@ def test_equal_prompts_in_any_order_are_read_once_and_each_row_gets_its_own_comp
     monkeypatch.setattr(sampling, "unwrap_model_for_generation", lambda *_: nullcontext())
     trainer = SimpleNamespace(
         model_wrapped=None,
-        accelerator=None,
+        accelerator=SimpleNamespace(autocast=nullcontext),
         max_completion_length=8,
         eos_token_ids=[0],
         args=SimpleNamespace(temperature=1.0),
