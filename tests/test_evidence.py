@@ -125,7 +125,7 @@ def rows_of_language(study) -> Iterator[str]:
     measured = cells.Cells(study)
     rates = measured.rates()
     pairs = with_grpo(measured, rates, rates["grpo"], study.seeds)
-    assert {len(own) for own in pairs.values()} == {5}
+    assert {arm: len(own) for arm, own in pairs.items()} == {arm: len(study.seeds_of(arm)) for arm in rates}
     table = over_grpo(pairs)
     yield from map(row_of, map(list, zip(*(column.cells for column in table.columns), strict=True)))
 

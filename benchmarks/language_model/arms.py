@@ -1,8 +1,9 @@
 """What is compared on the language model: an arm is a recipe with changes."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 BASELINE = "grpo"
+LOOKS = 2  # seeds of a first look
 
 
 @dataclass(frozen=True)
@@ -13,12 +14,14 @@ class Arm:
         changes (`tuple` of pairs): Fields that differ from it.
         rated_as (`str`): The arm whose learning rate it takes; its own if empty.
         examples (`int`): Examples of the fine-tuning that it starts from; the study's if 0.
+        seeds (`int`): How many of the study's seeds it runs on; all if 0.
     """
 
     recipe: str
     changes: tuple[tuple[str, object], ...] = ()
     rated_as: str = ""
     examples: int = 0
+    seeds: int = 0
 
 
 @dataclass(frozen=True)
@@ -78,7 +81,8 @@ def arms_with_criteria(task: str, criteria: int) -> dict[str, Arm]:
 
 def arms_after_examples(task: str, criteria: int) -> dict[str, Arm]:
     """
-    The arms of a task with criteria where the policy was fine-tuned first, the most important ones first.
+    The arms of a task with criteria where the policy was fine-tuned first, the most important ones first. The last
+    three are first looks.
 
     Args:
         task (`str`): The task.
@@ -90,19 +94,24 @@ def arms_after_examples(task: str, criteria: int) -> dict[str, Arm]:
         "grpo": arms["grpo"],
         "span_credit": Arm("span_credit", (places, ("trace_lambda", 0.9))),
         "tempo": arms["tempo"],
-        "gdpo": arms["gdpo"],
-        "prefix_baseline": arms["prefix_baseline"],
-        "lambda_grpo": Arm("prefix_baseline", (("method", "token_credit"), mean, LAMBDA_GRPO)),
+        "gdpo": _first_look(arms["gdpo"]),
+        "prefix_baseline": _first_look(arms["prefix_baseline"]),
+        "lambda_grpo": _first_look(Arm("prefix_baseline", (("method", "token_credit"), mean, LAMBDA_GRPO))),
     }
+
+
+def _first_look(arm: Arm, rated_as: str = BASELINE) -> Arm:
+    """An arm on two seeds at another one's rate. Take it out of here where it leads: then all seeds count."""
+    return replace(arm, rated_as=rated_as, seeds=LOOKS)
 
 
 def on_success(task: str, agent: bool) -> dict[str, Arm]:
     """Arms that are paid for success alone: 1 if all criteria are right. GiGPO and HGPO are for agents."""
     success = ("reward_funcs", f"benchmarks.language_model.criteria.{task}_all")
-    others = ("gigpo", "hgpo") if agent else ()
+    others = {name: Arm("prefix_baseline", (("method", name), success)) for name in ("gigpo", "hgpo") if agent}
     return {
         "grpo on success": Arm("tempo", (GRPO, success)),
-        **{f"{name} on success": Arm("prefix_baseline", (("method", name), success)) for name in others},
+        **{f"{name} on success": _first_look(arm, "grpo on success") for name, arm in others.items()},
     }
 
 

@@ -124,7 +124,12 @@ class Study:
         """Every arm at its own rate. A pair of a seed runs one after the other, so a cut study has whole pairs."""
         yield from (self.cell(arm, 0.0, self.seeds[0]) for arm in self.fine_tuning)
         for seed in self.seeds:
-            yield from (self.cell(arm, rates[arm], seed) for arm in self.arms if arm in rates)
+            arms = (arm for arm in self.arms if arm in rates and seed in self.seeds_of(arm))
+            yield from (self.cell(arm, rates[arm], seed) for arm in arms)
+
+    def seeds_of(self, arm: str) -> tuple[int, ...]:
+        """The seeds that count of an arm."""
+        return self.seeds[: self.arms[arm].seeds or None]
 
 
 def _with_criteria(task: str) -> Study:
