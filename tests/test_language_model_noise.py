@@ -112,13 +112,17 @@ def is_even(texts: list[str], **columns) -> list[list[SpanReward]]:
     return [[SpanReward("even", float(len(text) % 2 == 0), 0, 1)] for text in texts]
 
 
-def test_policies_are_kept_side_by_side_and_shown(tiny_model, tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr("tempo_trl.demo.language_model.language_model", lambda: Source(tiny_model, "a folder"))
+@pytest.mark.parametrize("study", ["orders", "tuned_orders"])
+def test_policies_are_kept_side_by_side_and_shown(study, tiny_model, tmp_path, monkeypatch, capsys):
+    published = tiny_model if study == "orders" else "nothing"  # the other study has a start of its own
+    monkeypatch.setattr("tempo_trl.demo.language_model.language_model", lambda: Source(published, "a folder"))
+    (tmp_path / "start_32").symlink_to(tiny_model)
     monkeypatch.setattr(noise, "GROUPS", 2)
     monkeypatch.setattr(noise, "functions", lambda task: {task: is_even})
     path = tmp_path / "orders.json"
+    words = ["noise", "--task", study, "--prompts", "3", "--numbers", str(path), "--output", str(tmp_path)]
     for policy in ("start", tiny_model):
-        assert main(["noise", "--task", "orders", "--policy", policy, "--prompts", "3", "--numbers", str(path)]) == 0
+        assert main([*words, "--policy", policy]) == 0
     (start, other) = json.loads((tmp_path / "orders_noise.json").read_text())["policies"].values()
     assert start["credits"] == other["credits"] and set(start["credits"]) == set(CREDITS)
     for own in start["credits"].values():

@@ -60,7 +60,7 @@ def main(argv: list[str] | None = None) -> int:
     if arguments.stage == "noise" and not study.has_criteria:
         parser.error(f"task {study.task} has no stage noise")
     arguments.numbers = arguments.numbers or study.numbers
-    arguments.output = arguments.output or Path("runs/language_model", *([study.task] if study.has_criteria else []))
+    arguments.output = arguments.output or Path("runs/language_model", *([study.name] if study.has_criteria else []))
     console, cells = Console(width=None if sys.stdout.isatty() else 200), Cells(study, arguments.numbers)
     try:
         if arguments.stage == "noise":
@@ -82,20 +82,30 @@ def main(argv: list[str] | None = None) -> int:
 def measure_noise(arguments: argparse.Namespace, study: Study, console: Console) -> int:
     """Measure the gradients of a policy, and add its numbers to the file beside the cells."""
     from benchmarks.language_model.noise import measure, table_of
-    from tempo_trl.demo.language_model import language_model
 
-    start = arguments.policy == START
-    policy = language_model().path if start else arguments.policy
-    name = START if start else Path(policy).name
+    policy = starting_policy(study, arguments.output) if arguments.policy == START else arguments.policy
+    name = START if arguments.policy == START else Path(policy).name
     path = arguments.numbers.with_stem(f"{arguments.numbers.stem}_noise")
     known = json.loads(path.read_text())["policies"] if path.exists() else {}
-    command = f"python -m benchmarks.language_model noise --task {study.task} --policy {name}"
+    command = f"python -m benchmarks.language_model noise --task {study.name} --policy {name}"
     origin = _provenance(study) | commit() | {"command": f"{command} --prompts {arguments.prompts}"}
     known[name] = measure(study.task, policy, arguments.prompts) | {"provenance": origin}
     write_json(path, {"policies": known}, DIGITS)
     for each, found in known.items():
         console.print(table_of(each, found))
     return 0
+
+
+def starting_policy(study: Study, output: Path) -> str:
+    """Folder of the policy that a study starts from, which is fine-tuned if it has to be."""
+    from benchmarks.language_model.starts import fine_tune
+    from tempo_trl.demo.language_model import language_model
+
+    if study.start is None:
+        return language_model().path
+    folder = output / f"start_{study.start.examples}"
+    fine_tune(study.task, study.start.examples, study.start.learning_rate, folder)
+    return str(folder)
 
 
 def planned(arguments: argparse.Namespace, cells: Cells) -> Iterator[Cell]:
