@@ -114,7 +114,7 @@ def planned(arguments: argparse.Namespace, cells: Cells) -> Iterator[Cell]:
     wanted = arguments.arms.split(",") if arguments.arms else None
     for cell in study.sweep(cells.to_try, cells.best_two) if arguments.stage == "sweep" else study.final(rates):
         if wanted is None or cell.arm in wanted:
-            yield replace(cell, steps=arguments.steps) if arguments.steps and cell.steps == study.steps else cell
+            yield replace(cell, steps=arguments.steps) if arguments.steps and cell.arm in study.arms else cell
 
 
 def carry_out(arguments: argparse.Namespace, cells: Cells, console: Console) -> None:

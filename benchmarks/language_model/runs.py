@@ -8,6 +8,8 @@ import sys
 from pathlib import Path
 from threading import Lock
 
+import torch
+
 from benchmarks.language_model.arms import Cell
 from benchmarks.language_model.criteria import OF_ALL
 from benchmarks.language_model.study import Study
@@ -57,6 +59,7 @@ def command(study: Study, cell: Cell, folder: Path) -> list[str]:
     }
     if study.start:
         fields["model_name_or_path"] = start_of(study, cell, folder)
+    fields["use_cpu"] = not torch.cuda.is_available()
     fields["log_trees_steps"] = 0
     fields["skip_zero_advantages"] = "top_entropy_quantile" not in fields  # the same gradient in less time
     recipe = recipe_of(study.task, arm.recipe)

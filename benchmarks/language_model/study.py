@@ -46,6 +46,7 @@ class Study:
             batches is that of all.
         save_steps (`int`): Steps between two checkpoints.
         start ([`Start`], *optional*): The policy that it starts from. Defaults to the model as it was published.
+        sweep_steps (`int`, *optional*): Optimizer steps of a run of the sweep. Defaults to `steps`.
         sweep_seeds (`tuple[int, ...]`): Seeds that choose the rates, and never count.
         seeds (`tuple[int, ...]`): Seeds that count.
     """
@@ -60,6 +61,7 @@ class Study:
     answers: int = 1
     save_steps: int = 10
     start: Start | None = None
+    sweep_steps: int | None = None
     sweep_seeds: tuple[int, ...] = (100, 101)
     seeds: tuple[int, ...] = (0, 1, 2, 3, 4)
 
@@ -98,8 +100,9 @@ class Study:
         return (self.arms | self.fine_tuning)[name]
 
     def cell(self, arm: str, rate: float, seed: int) -> Cell:
-        """A run of the usual length; of fine-tuning alone one step that changes nothing."""
-        return Cell(arm, rate, seed, self.steps if arm in self.arms else 1)
+        """A run of the usual length for its seed; of fine-tuning alone one step that changes nothing."""
+        steps = self.sweep_steps if self.sweep_steps and seed in self.sweep_seeds else self.steps
+        return Cell(arm, rate, seed, steps if arm in self.arms else 1)
 
     def is_final(self, cell: Cell) -> bool:
         """Whether a cell counts: no sweep seed, and of the usual length."""
@@ -150,17 +153,20 @@ INSTRUCTIONS = Study(
 ORDERS = _with_criteria("orders")
 
 
-def _after_examples(task: str, stem: str, held_out: int, steps: int, start: Start, **arms: Arm) -> Study:
+def _after_examples(task: str, stem: str, steps: int, start: Start, sweep_steps: int, **arms: Arm) -> Study:
     rates, compared = (2.5e-6, 5e-6, 1e-5, 2e-5, 4e-5, 8e-5), arms_after_examples(task, CRITERIA[task]) | arms
-    return Study(task, compared, rates, (1e-5, 2e-5), stem, held_out, steps, answers=8, start=start)
+    return Study(
+        task, compared, rates, (1e-5, 2e-5), stem, 128, steps, answers=8, start=start, sweep_steps=sweep_steps
+    )
 
 
-TUNED_ORDERS = _after_examples("orders", "tuned_orders", held_out=128, steps=12, start=Start(32, 4e-5))
-DIRECTORY = _after_examples(
-    "directory", "directory", held_out=256, steps=40, start=Start(300, 1e-4), **on_success("directory", agent=True)
-)
+TUNED_ORDERS = _after_examples("orders", "tuned_orders", 12, Start(32, 4e-5), sweep_steps=12)
+# Thirty seconds a step on one core, so that a run takes a quarter of an hour; longer ones are for a GPU.
 PRODUCTS = _after_examples(
-    "products", "products", held_out=256, steps=60, start=Start(64, 1e-4), **on_success("products", agent=False)
+    "products", "products", 30, Start(64, 1e-4), sweep_steps=12, **on_success("products", agent=False)
+)
+DIRECTORY = _after_examples(
+    "directory", "directory", 24, Start(300, 1e-4), sweep_steps=12, **on_success("directory", agent=True)
 )
 ALL = TUNED_ORDERS, PRODUCTS, DIRECTORY, INSTRUCTIONS, ORDERS, *map(_with_criteria, ("calls", "word_sums"))
 STUDIES = {study.name: study for study in ALL}

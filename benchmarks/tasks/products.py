@@ -7,6 +7,11 @@
 
 A row has its JSON schema in the column `schema`, by which [`~tempo_trl.rewards.json_schema`] judges. The lowest price
 is even in training requests and odd in held-out ones, so that no request is in both.
+
+The fields are chosen so that a policy that saw 64 examples has each right now and then: the name in 54 % of 128
+held-out answers, the code in 33, the price in 62, the colours in 27 and the rooms in 49, and all completions of a
+prompt hardly ever the same ones. Codes of two letters and three digits were learned by nobody, and their groups are
+flat.
 """
 
 import json
