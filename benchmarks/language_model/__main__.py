@@ -6,8 +6,9 @@
     python -m benchmarks.language_model show           # the tables, from what has been measured
 
 `--task orders`, `calls` and `word_sums` are other studies: of tasks whose answers are judged by several criteria, with
-span credit among the arms. Only they have the stage `noise`. `tuned_orders`, `products` and `directory` start from a
-policy that was fine-tuned on a few right answers (`benchmarks/language_model/starts.py`).
+span credit among the arms. `tuned_orders`, `products` and `directory` start from a policy that was fine-tuned on a few
+right answers (`benchmarks/language_model/starts.py`). All of these but `directory`, where tools answer, have the stage
+`noise`.
 
 Two runs of `instructions` at a time take about seven minutes on two cores. The numbers of each are added to a file in
 docs/evidence when it ends, and a cell that stands there is not run again. A run that was interrupted resumes.
@@ -32,7 +33,7 @@ from benchmarks.language_model.cells import DIGITS, Cells
 from benchmarks.language_model.figure import draw
 from benchmarks.language_model.runs import numbers, train
 from benchmarks.language_model.show import show
-from benchmarks.language_model.study import INSTRUCTIONS, STUDIES, Study
+from benchmarks.language_model.study import DIRECTORY, INSTRUCTIONS, STUDIES, Study
 from benchmarks.provenance import commit, machine
 
 STAGES = ("sweep", "final", "noise", "show")
@@ -57,8 +58,8 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--numbers", type=Path, help="file of cells (default: docs/evidence/[TASK].json)")
     arguments = parser.parse_args(argv)
     study = STUDIES[arguments.task]
-    if arguments.stage == "noise" and not study.has_criteria:
-        parser.error(f"task {study.task} has no stage noise")
+    if arguments.stage == "noise" and (not study.has_criteria or study is DIRECTORY):
+        parser.error(f"noise is measured on tasks with several criteria and without tools, got {study.name}")
     arguments.numbers = arguments.numbers or study.numbers
     arguments.output = arguments.output or Path("runs/language_model", *([study.name] if study.has_criteria else []))
     console, cells = Console(width=None if sys.stdout.isatty() else 200), Cells(study, arguments.numbers)
