@@ -1,23 +1,26 @@
 """Span credit in training: advantages, functions in TRL's convention, what is logged, agents and ranks."""
 
 import re
+from dataclasses import replace
 from functools import partial
 
 import pandas as pd
 import pytest
 import torch
 
-from tempo_trl import SpanReward
+from tempo_trl import SpanReward, TokenCreditConfig, TokenCreditTrainer
 from tempo_trl.credit.advantages import outcome_advantages
+from tempo_trl.methods.span_credit import span_credit
 
 from ..credit.test_spans import by_definition
 from .agents import DOORS, Rooms, rooms_of
 from .launching import run_ranks, torchrun
-from .recording import moved, share_of_threes
+from .recording import assert_same_weights, config, moved, questions, share_of_threes
 from .spans import (
     ANSWERS,
     CRITERIA,
     EOS,
+    Answers,
     FlatAnswers,
     RecordingSpans,
     assert_close,
@@ -132,6 +135,30 @@ def test_metrics_have_the_first_part_of_a_criterion_s_name_and_the_table_all_of_
     assert means == pytest.approx({"order": 4 / 16, "calls": 2 / 8, "[]": 1 / 8, "plain": 1 / 8})
     table = pd.read_parquet(next((tmp_path / "completions").glob("*.parquet")))
     assert "nested/order.items[0].n 0" in table["criteria"][0]
+
+
+class AnswersOfUsers(Answers, TokenCreditTrainer):
+    pass
+
+
+@pytest.mark.parametrize("with_criteria", [True, False])
+def test_span_credit_as_a_function_of_the_user_is_span_credit_and_fills_the_table_if_it_says_criteria(
+    with_criteria, tiny_model, tmp_path
+):
+    def theirs(batch):
+        credit = span_credit(batch, trace_lambda=0.0, with_outcome=False)
+        return replace(credit, metrics={}, criteria=credit.criteria if with_criteria else None)
+
+    ours = train(tiny_model, tmp_path / "ours", log_completions=True)
+    args = config(tmp_path / "theirs", TokenCreditConfig, max_steps=1, log_completions=True)
+    other = AnswersOfUsers(tiny_model, None, args, questions(), credit_func=theirs, span_reward_funcs=fields)
+    other.train()
+    assert_same_weights(other, ours)
+    said, expected = (
+        pd.read_parquet(next((tmp_path / name / "completions").glob("*.parquet")))["criteria"].tolist()
+        for name in ("theirs", "ours")
+    )
+    assert (said == expected) == with_criteria
 
 
 # Functions
