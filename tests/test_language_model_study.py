@@ -100,6 +100,7 @@ def test_fine_tuning_alone_starts_from_more_examples_and_changes_nothing(tmp_pat
         assert arguments.model.model_name_or_path == start
         assert (arguments.training.learning_rate, arguments.training.weight_decay) == (0.0, 0.0)
         assert arguments.training.max_steps == 1
+        assert arguments.script.reward_funcs == ["benchmarks.language_model.criteria.orders_mean"]  # logs the checks
 
 
 def test_examples_are_prompts_of_the_task_with_right_answers():

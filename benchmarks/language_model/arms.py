@@ -115,6 +115,7 @@ def on_success(task: str, agent: bool) -> dict[str, Arm]:
     }
 
 
-def fine_tuning(examples: list[int]) -> dict[str, Arm]:
+def fine_tuning(task: str, examples: list[int]) -> dict[str, Arm]:
     """Fine-tuning alone: runs at rate 0, which only answer the held-out prompts."""
-    return {f"fine-tuned on {count}": Arm("tempo", (GRPO,), examples=count) for count in examples}
+    changes = GRPO, ("reward_funcs", f"benchmarks.language_model.criteria.{task}_mean")
+    return {f"fine-tuned on {count}": Arm("tempo", changes, examples=count) for count in examples}

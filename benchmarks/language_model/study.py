@@ -93,7 +93,7 @@ class Study:
     @property
     def fine_tuning(self) -> dict[str, Arm]:
         """What fine-tuning alone comes to, on as many examples as the start's, twice and four times as many."""
-        return fine_tuning([times * self.start.examples for times in (1, 2, 4)]) if self.start else {}
+        return fine_tuning(self.task, [times * self.start.examples for times in (1, 2, 4)]) if self.start else {}
 
     def arm(self, name: str) -> Arm:
         """An arm, or fine-tuning alone."""
