@@ -14,7 +14,7 @@ from benchmarks.compact_json import write_json
 from benchmarks.gpu.language_model import comparison
 from benchmarks.language_model import cells
 from benchmarks.language_model.noise import of_a_step
-from benchmarks.language_model.show import LAST, over_grpo, over_the_run, with_grpo
+from benchmarks.language_model.show import alone, over_grpo, with_grpo
 from benchmarks.language_model.study import STUDIES as ALL_LANGUAGE_STUDIES
 from benchmarks.learning import results
 from benchmarks.learning.results import Measured, baseline_of, read_results
@@ -125,19 +125,25 @@ def rows_of_language(study) -> Iterator[str]:
     measured = cells.Cells(study)
     rates = measured.rates()
     pairs = with_grpo(measured, rates, rates["grpo"], study.seeds)
-    assert {arm: len(own) for arm, own in pairs.items()} == {arm: len(study.seeds_of(arm)) for arm in rates}
+    assert {arm: len(own) for arm, own in pairs.items()} == {arm: len(study.seeds_of(arm)) for arm in pairs}
     table = over_grpo(pairs)
     yield from map(row_of, map(list, zip(*(column.cells for column in table.columns), strict=True)))
 
 
-def rows_of_noise() -> Iterator[str]:
-    start, grpo_4 = (numbers_of("orders_noise")["policies"][name] for name in ("start", "grpo_4"))
-    for credit in start["credits"]:
+def rows_of_noise(study: str) -> Iterator[str]:
+    measured = numbers_of(f"{study}_noise")["policies"]
+    policies = [measured[name] for name in sorted(measured, reverse=True)]  # `start` first
+    for credit in policies[0]["credits"]:
         shown = [credit]
-        for own in (policy["credits"][credit] for policy in (start, grpo_4)):
+        for own in (policy["credits"][credit] for policy in policies):
             step = [of_a_step(share) for share in own["signal"]]
             shown += ["{:.2f} [{:.2f}, {:.2f}]".format(*numbers) for numbers in (own["noise_to_signal"], step)]
         yield row_of(shown)
+
+
+def rows_of_fine_tuning(study) -> Iterator[str]:
+    for arm, (row,) in alone(cells.Cells(study)).items():
+        yield row_of([arm, *(f"{100 * row['held_out'][name]:.1f}" for name in ("mean", "all", "pass"))])
 
 
 def rows_of_gpu() -> Iterator[str]:
@@ -159,7 +165,16 @@ TABLES = {
         task: ("language_models", lambda study=study: rows_of_language(study))
         for task, study in LANGUAGE_STUDIES.items()
     },
-    "noise": ("language_models", rows_of_noise),
+    **{
+        f"{task} fine-tuned": ("language_models", lambda study=study: rows_of_fine_tuning(study))
+        for task, study in LANGUAGE_STUDIES.items()
+        if study.fine_tuning
+    },
+    **{
+        f"{name} noise": ("language_models", lambda name=name: rows_of_noise(name))
+        for name in ALL_LANGUAGE_STUDIES
+        if (FOLDER / f"{name}_noise.json").exists()
+    },
     "gpu": ("gpu", rows_of_gpu),
 }
 
@@ -204,22 +219,31 @@ def test_the_page_says_on_how_many_tasks_prefixes_that_explain_rewards_brought_t
 
 
 ON_FRONT = {
-    "grpo": "GRPO",
-    "tempo": "TEMPO",
-    "span_credit": "span credit, `trace_lambda` 0",
-    "span_credit lambda 0.9": "span credit, `trace_lambda` 0.9",
+    "fine-tuned on 32": "fine-tuning alone, 32 orders",
+    "fine-tuned on 64": "fine-tuning alone, 64 orders",
+    "fine-tuned on 128": "fine-tuning alone, 128 orders",
+    "grpo": "32 orders, then GRPO",
+    "tempo": "32 orders, then TEMPO",
+    "span_credit": "32 orders, then span credit",
 }
 
 
-@pytest.mark.parametrize("arm", ON_FRONT)
-def test_the_readmes_table_of_orders_is_that_of_the_numbers(arm):
-    measured = cells.Cells(LANGUAGE_STUDIES["orders"])
+def row_of_front(arm: str) -> str:
+    """What README says of an arm of the study of orders after fine-tuning."""
+    measured = cells.Cells(LANGUAGE_STUDIES["tuned_orders"])
     rates = measured.rates()
-    pairs = measured.pairs(arm, rates[arm], rates["grpo"])
-    rewards, leads = over_the_run(pairs)
-    low, high = interval(np.array(leads))
-    lead = "" if arm == "grpo" else f"{iqm(leads):+.1f} ({low:.1f} to {high:.1f})".replace("-0.0", "0.0")
-    last = iqm([100 * np.mean(row["all"][-LAST:]) for row, _ in pairs])
-    held_out = [100 * np.mean([row["held_out"][name] for row, _ in pairs]) for name in ("mean", "all")]
-    shown = [ON_FRONT[arm], f"{iqm(rewards):.1f} %", lead, f"{last:.0f} %", "{:.0f} %, {:.0f} %".format(*held_out)]
-    assert row_of(shown) in README
+    pairs = measured.pairs(arm, rates[arm], rates["grpo"]) if arm in rates else []
+    runs = [own for own, _ in pairs] or alone(measured)[arm]
+    held_out = [100 * np.mean([row["held_out"][name] for row in runs]) for name in ("mean", "all", "pass")]
+    leads = [100 * (own["held_out"]["mean"] - base["held_out"]["mean"]) for own, base in pairs]
+    lead = ""
+    if pairs and arm != "grpo":
+        low, high = interval(np.array(leads))
+        lead = f"{iqm(leads):+.1f} ({low:.1f} to {high:.1f})".replace("-0.0", "0.0")
+    mean, right, once = (f"{value:.{digits}f} %" for value, digits in zip(held_out, (1, 0, 0), strict=True))
+    return row_of([ON_FRONT[arm], mean, lead, right, once])
+
+
+@pytest.mark.parametrize("arm", ON_FRONT)
+def test_the_readmes_table_is_that_of_the_numbers(arm):
+    assert row_of_front(arm) in README
