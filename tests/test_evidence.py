@@ -130,12 +130,11 @@ def rows_of_language(study) -> Iterator[str]:
     yield from map(row_of, map(list, zip(*(column.cells for column in table.columns), strict=True)))
 
 
-def rows_of_noise(study: str) -> Iterator[str]:
-    measured = numbers_of(f"{study}_noise")["policies"]
-    policies = [measured[name] for name in sorted(measured, reverse=True)]  # `start` first
-    for credit in policies[0]["credits"]:
+def rows_of_noise() -> Iterator[str]:
+    start, grpo_4 = (numbers_of("orders_noise")["policies"][name] for name in ("start", "grpo_4"))
+    for credit in start["credits"]:
         shown = [credit]
-        for own in (policy["credits"][credit] for policy in policies):
+        for own in (policy["credits"][credit] for policy in (start, grpo_4)):
             step = [of_a_step(share) for share in own["signal"]]
             shown += ["{:.2f} [{:.2f}, {:.2f}]".format(*numbers) for numbers in (own["noise_to_signal"], step)]
         yield row_of(shown)
@@ -170,11 +169,7 @@ TABLES = {
         for task, study in LANGUAGE_STUDIES.items()
         if study.fine_tuning
     },
-    **{
-        f"{name} noise": ("language_models", lambda name=name: rows_of_noise(name))
-        for name in ALL_LANGUAGE_STUDIES
-        if (FOLDER / f"{name}_noise.json").exists()
-    },
+    "noise": ("language_models", rows_of_noise),
     "gpu": ("gpu", rows_of_gpu),
 }
 

@@ -28,10 +28,10 @@ from pathlib import Path
 from rich.console import Console
 
 from benchmarks.compact_json import write_json
-from benchmarks.language_model.arms import Cell
+from benchmarks.language_model.arms import BASELINE, Cell
 from benchmarks.language_model.cells import DIGITS, Cells
 from benchmarks.language_model.figure import draw
-from benchmarks.language_model.runs import numbers, train
+from benchmarks.language_model.runs import numbers, start_of, train
 from benchmarks.language_model.show import show
 from benchmarks.language_model.study import DIRECTORY, INSTRUCTIONS, STUDIES, Study
 from benchmarks.provenance import commit, machine
@@ -104,7 +104,7 @@ def starting_policy(study: Study, output: Path) -> str:
 
     if study.start is None:
         return language_model().path
-    folder = output / f"start_{study.start.examples}"
+    folder = start_of(study, BASELINE, output)
     fine_tune(study.task, study.start.examples, study.start.learning_rate, folder)
     return str(folder)
 

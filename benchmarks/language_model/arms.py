@@ -115,7 +115,6 @@ def on_success(task: str, agent: bool) -> dict[str, Arm]:
     }
 
 
-def fine_tuning(task: str, examples: list[int]) -> dict[str, Arm]:
-    """Fine-tuning alone: runs at rate 0, which only answer the held-out prompts."""
-    changes = GRPO, ("reward_funcs", f"benchmarks.language_model.criteria.{task}_mean")
-    return {f"fine-tuned on {count}": Arm("tempo", changes, examples=count) for count in examples}
+def fine_tuning(grpo: Arm, examples: list[int]) -> dict[str, Arm]:
+    """Fine-tuning alone: runs of GRPO at rate 0, which only answer the held-out prompts."""
+    return {f"fine-tuned on {count}": replace(grpo, examples=count) for count in examples}

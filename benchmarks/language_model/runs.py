@@ -58,7 +58,7 @@ def command(study: Study, cell: Cell, folder: Path) -> list[str]:
         "resume_from_checkpoint": "last",
     }
     if study.start:
-        fields["model_name_or_path"] = start_of(study, cell, folder)
+        fields["model_name_or_path"] = start_of(study, cell.arm, folder.parent)
     fields["use_cpu"] = not torch.cuda.is_available()
     fields["log_trees_steps"] = 0
     fields["skip_zero_advantages"] = "top_entropy_quantile" not in fields  # the same gradient in less time
@@ -69,14 +69,14 @@ def command(study: Study, cell: Cell, folder: Path) -> list[str]:
 
 def command_of_start(study: Study, cell: Cell, folder: Path) -> list[str]:
     """The command that fine-tunes the policy that a cell starts from."""
-    path = start_of(study, cell, folder)
+    path = start_of(study, cell.arm, folder.parent)
     count, rate = path.name.removeprefix("start_"), str(study.start.learning_rate)
     return [sys.executable, "-m", "benchmarks.language_model.starts", study.task, count, rate, str(path)]
 
 
-def start_of(study: Study, cell: Cell, folder: Path) -> Path:
-    """Folder of the fine-tuned policy that a cell starts from, beside the cells' folders."""
-    return folder.parent / f"start_{study.arm(cell.arm).examples or study.start.examples}"
+def start_of(study: Study, arm: str, output: Path) -> Path:
+    """Folder of the fine-tuned policy that an arm starts from, beside the cells' folders."""
+    return output / f"start_{study.arm(arm).examples or study.start.examples}"
 
 
 def _words(value: object) -> list[str]:

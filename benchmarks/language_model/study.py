@@ -6,6 +6,7 @@ from pathlib import Path
 
 from benchmarks.language_model.arms import (
     ARMS,
+    BASELINE,
     Arm,
     Cell,
     arms_after_examples,
@@ -93,7 +94,8 @@ class Study:
     @property
     def fine_tuning(self) -> dict[str, Arm]:
         """What fine-tuning alone comes to, on as many examples as the start's, twice and four times as many."""
-        return fine_tuning(self.task, [times * self.start.examples for times in (1, 2, 4)]) if self.start else {}
+        counts = [times * self.start.examples for times in (1, 2, 4)] if self.start else []
+        return fine_tuning(self.arms[BASELINE], counts)
 
     def arm(self, name: str) -> Arm:
         """An arm, or fine-tuning alone."""
@@ -153,20 +155,14 @@ INSTRUCTIONS = Study(
 ORDERS = _with_criteria("orders")
 
 
-def _after_examples(task: str, stem: str, steps: int, start: Start, sweep_steps: int, **arms: Arm) -> Study:
+def _after_examples(task: str, stem: str, steps: int, start: Start, **arms: Arm) -> Study:
     rates, compared = (2.5e-6, 5e-6, 1e-5, 2e-5, 4e-5, 8e-5), arms_after_examples(task, CRITERIA[task]) | arms
-    return Study(
-        task, compared, rates, (1e-5, 2e-5), stem, 128, steps, answers=8, start=start, sweep_steps=sweep_steps
-    )
+    return Study(task, compared, rates, (1e-5, 2e-5), stem, 128, steps, answers=8, start=start, sweep_steps=12)
 
 
-TUNED_ORDERS = _after_examples("orders", "tuned_orders", 12, Start(32, 4e-5), sweep_steps=12)
+TUNED_ORDERS = _after_examples("orders", "tuned_orders", 12, Start(32, 4e-5))
 # Thirty seconds a step on one core, so that a run takes a quarter of an hour; longer ones are for a GPU.
-PRODUCTS = _after_examples(
-    "products", "products", 30, Start(64, 1e-4), sweep_steps=12, **on_success("products", agent=False)
-)
-DIRECTORY = _after_examples(
-    "directory", "directory", 24, Start(300, 1e-4), sweep_steps=12, **on_success("directory", agent=True)
-)
+PRODUCTS = _after_examples("products", "products", 30, Start(64, 1e-4), **on_success("products", agent=False))
+DIRECTORY = _after_examples("directory", "directory", 24, Start(300, 1e-4), **on_success("directory", agent=True))
 ALL = TUNED_ORDERS, PRODUCTS, DIRECTORY, INSTRUCTIONS, ORDERS, *map(_with_criteria, ("calls", "word_sums"))
 STUDIES = {study.name: study for study in ALL}
