@@ -7,6 +7,7 @@ from types import SimpleNamespace
 
 import pytest
 import torch
+import torch.nn.functional as F
 from rich.console import Console
 
 from benchmarks.language_model.cells import Cells, mean_reward, tokens_of
@@ -16,6 +17,7 @@ from benchmarks.language_model.runs import command, command_of_start
 from benchmarks.language_model.show import show
 from benchmarks.language_model.starts import examples_of
 from benchmarks.language_model.study import INSTRUCTIONS, STUDIES
+from benchmarks.language_model.training import attend_in_float32_on_a_cpu
 from benchmarks.tasks import prompts_of
 from tempo_trl import Batch
 from tempo_trl.launch.arguments import parse
@@ -142,6 +144,20 @@ def random_batch(generator):
     ids = ids.masked_fill(torch.arange(5) >= lengths[:, None], 0)
     advantages = torch.randn(8, generator=generator)
     return SimpleNamespace(completion_ids=ids, lengths=lengths, num_generations=4, advantages=advantages)
+
+
+def test_a_gradient_of_attention_in_bfloat16_is_that_of_float32_rounded_once(monkeypatch):
+    monkeypatch.setattr(F, "scaled_dot_product_attention", F.scaled_dot_product_attention)
+    torch.manual_seed(0)
+    exact = [torch.randn(1, heads, 12, 16).bfloat16().float().requires_grad_() for heads in (4, 2, 2)]
+    rounded = [x.detach().bfloat16().requires_grad_() for x in exact]
+    expected = F.scaled_dot_product_attention(*exact, is_causal=True, enable_gqa=True)
+    attend_in_float32_on_a_cpu()
+    with torch.autocast("cpu", torch.bfloat16):
+        found = F.scaled_dot_product_attention(*rounded, is_causal=True, enable_gqa=True)
+    found.backward(torch.ones_like(found)), expected.backward(torch.ones_like(expected))
+    assert torch.equal(found, expected.bfloat16())
+    assert all(torch.equal(own.grad, other.grad.bfloat16()) for own, other in zip(rounded, exact, strict=True))
 
 
 def test_a_mean_over_equally_many_tokens_stops_inside_the_step_that_exceeds_them():
