@@ -93,7 +93,7 @@ def arms_after_examples(task: str, criteria: int) -> dict[str, Arm]:
     return {
         "grpo": arms["grpo"],
         "span_credit": Arm("span_credit", (places, ("trace_lambda", 0.9))),
-        "tempo": arms["tempo"],
+        "tempo": replace(arms["tempo"], rated_as=BASELINE),  # what it adds is 2 to 3% of GRPO's credit
         "gdpo": _first_look(arms["gdpo"]),
         "prefix_baseline": _first_look(arms["prefix_baseline"]),
         "lambda_grpo": _first_look(Arm("prefix_baseline", (("method", "token_credit"), mean, LAMBDA_GRPO))),
