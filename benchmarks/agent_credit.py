@@ -67,8 +67,6 @@ def agent_batch(size: Size, seed: int = 0) -> Batch:
         turns=turns,
         steps=turns,
         observations=torch.from_numpy(np.where(np.arange(size.turns) < count[:, None], seen, 0)[:, : count.max()]),
-        columns={},
-        training=True,
         counted=torch.ones(rows, dtype=torch.bool),
         step_rewards=torch.from_numpy(rng.random((rows, size.turns))).float()[:, : count.max()],
     )

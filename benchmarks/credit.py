@@ -97,9 +97,6 @@ def span_seconds(of_each_prompt: bool) -> float:
         loss_mask=turns >= 0,
         turns=turns,
         steps=turns,
-        observations=None,
-        columns={},
-        training=True,
         counted=torch.ones(size, dtype=torch.bool),
         criteria=criteria,
     )

@@ -47,17 +47,17 @@ class Batch:
             padding.
         steps (`torch.Tensor` of shape `(R, T)`, int64):
             Index of the step of a token, where `step_delimiter` cuts turns into steps; without it the same as `turns`.
+        counted (`torch.Tensor` of shape `(R,)`, bool):
+            The rows that this rank counts in sums that are reduced over ranks: those of groups that begin on it. Each
+            row of the whole batch is counted by exactly one rank.
         observations (`torch.Tensor` of shape `(R, N)`, int64, *optional*):
             Key of what the policy saw just before each step: the prompt (column 0), or what tools and environments
             answered. Equal keys mean equal observations after equal prompts. 0 where a row has no such step. A
             `credit_func` always gets them; None where no method reads them and there are no tools.
-        columns (`dict[str, list]`):
-            The dataset's columns of each row, the prompt among them.
-        training (`bool`):
+        columns (`dict[str, list]`, *optional*):
+            The dataset's columns of each row, the prompt among them. Always given in training.
+        training (`bool`, *optional*, defaults to `True`):
             False in evaluation.
-        counted (`torch.Tensor` of shape `(R,)`, bool):
-            The rows that this rank counts in sums that are reduced over ranks: those of groups that begin on it. Each
-            row of the whole batch is counted by exactly one rank.
         logps (`torch.Tensor` of shape `(R, T)`, *optional*):
             Log-probabilities of the tokens under the policy that sampled them, if TRL computed them (with several
             updates per generation, or vLLM).
@@ -87,10 +87,10 @@ class Batch:
     loss_mask: torch.Tensor
     turns: torch.Tensor
     steps: torch.Tensor
-    observations: torch.Tensor | None
-    columns: dict[str, list]
-    training: bool
     counted: torch.Tensor
+    observations: torch.Tensor | None = None
+    columns: dict[str, list] = field(default_factory=dict)
+    training: bool = True
     logps: torch.Tensor | None = None
     entropies: torch.Tensor | None = None
     tree_rollouts: list[GrownTree] | None = None

@@ -143,9 +143,6 @@ def _batch(
         loss_mask=turns >= 0,
         turns=turns,
         steps=turns,
-        observations=None,
-        columns={},
-        training=False,
         counted=torch.ones(size, dtype=torch.bool),
         criteria=criteria,
     )

@@ -14,7 +14,7 @@ class Method(NamedTuple):
 
     Args:
         label: Name in tables, figures and reports.
-        trainer, config: Dotted paths of the two classes, imported on first use.
+        trainer: Dotted path of its trainer, imported on first use. Its configuration has `Config` for `Trainer`.
         colour: Colour of its curves, as `#RRGGBB` from the palette of Okabe and Ito; an unused one if empty.
         paper: Link to the paper; empty for our own method.
         defaults: Fields of the config for which the method has its own default.
@@ -22,10 +22,14 @@ class Method(NamedTuple):
 
     label: str
     trainer: str
-    config: str
     colour: str = ""
     paper: str = ""
     defaults: dict = {}
+
+    @property
+    def config(self) -> str:
+        """Dotted path of its configuration."""
+        return self.trainer.removesuffix("Trainer") + "Config"
 
 
 PAPERS = "https://huggingface.co/papers"
@@ -34,31 +38,26 @@ METHODS = {
     "tempo": Method(
         label="TEMPO",
         trainer="tempo_trl.methods.tempo.TEMPOTrainer",
-        config="tempo_trl.methods.tempo.TEMPOConfig",
         colour="#0072B2",
         paper=f"{PAPERS}/2509.18314",
     ),
     "prefix_baseline": Method(
         label="prefix baseline",
         trainer="tempo_trl.methods.prefix_baseline.PrefixBaselineTrainer",
-        config="tempo_trl.methods.prefix_baseline.PrefixBaselineConfig",
     ),
     "span_credit": Method(
         label="span credit",
         trainer="tempo_trl.methods.span_credit.SpanCreditTrainer",
-        config="tempo_trl.methods.span_credit.SpanCreditConfig",
     ),
     "grpo": Method(
         label="GRPO",
         trainer="trl.GRPOTrainer",
-        config="trl.GRPOConfig",
         colour="#D55E00",
         paper=f"{PAPERS}/2402.03300",
     ),
     "hepo": Method(
         label="HEPO",
         trainer="trl.GRPOTrainer",
-        config="trl.GRPOConfig",
         colour="#CC79A7",
         paper=f"{PAPERS}/2506.01939",
         defaults={"top_entropy_quantile": 0.2},
@@ -66,43 +65,36 @@ METHODS = {
     "grpo_lambda": Method(
         label="GRPO-lambda",
         trainer="tempo_trl.methods.grpo_lambda.GRPOLambdaTrainer",
-        config="tempo_trl.methods.grpo_lambda.GRPOLambdaConfig",
         paper=f"{PAPERS}/2510.00194",
     ),
     "treerpo": Method(
         label="TreeRPO",
         trainer="tempo_trl.methods.treerpo.TreeRPOTrainer",
-        config="tempo_trl.methods.treerpo.TreeRPOConfig",
         paper=f"{PAPERS}/2506.05183",
     ),
     "treerpo_entropy": Method(
         label="TreeRPO (hierarchical)",
         trainer="tempo_trl.methods.treerpo.TreeRPOEntropyTrainer",
-        config="tempo_trl.methods.treerpo.TreeRPOEntropyConfig",
     ),
     "ppo": Method(
         label="PPO",
         trainer="tempo_trl.methods.ppo.PPOTrainer",
-        config="tempo_trl.methods.ppo.PPOConfig",
         colour="#009E73",
         paper=f"{PAPERS}/1707.06347",
     ),
     "gigpo": Method(
         label="GiGPO",
         trainer="tempo_trl.methods.gigpo.GiGPOTrainer",
-        config="tempo_trl.methods.gigpo.GiGPOConfig",
         paper=f"{PAPERS}/2505.10978",
     ),
     "hgpo": Method(
         label="HGPO",
         trainer="tempo_trl.methods.hgpo.HGPOTrainer",
-        config="tempo_trl.methods.hgpo.HGPOConfig",
         paper=f"{PAPERS}/2602.22817",
     ),
     "token_credit": Method(
         label="your credit function",
         trainer="tempo_trl.trainers.token_credit.TokenCreditTrainer",
-        config="tempo_trl.trainers.config.TokenCreditConfig",
     ),
 }
 

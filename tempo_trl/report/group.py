@@ -113,6 +113,16 @@ def reward_range(groups: Sequence[Group]) -> tuple[float, float]:
     return (float(rewards.min()), float(rewards.max())) if len(rewards) else (0.0, 0.0)
 
 
+def middle_of(low: float, high: float) -> float:
+    """The middle of a range of rewards, above which a completion is right; 0 where all rewards are equal."""
+    return (low + high) / 2 if high > low else 0.0
+
+
+def is_right(reward: float, low: float, high: float) -> bool:
+    """Whether a reward is above the middle of its range by more than the rounding of float32."""
+    return reward - middle_of(low, high) > 1e-6
+
+
 def recorded_groups(run_dir: str | Path, step: int, mode: str = "train") -> list[Group]:
     """
     The groups that a run recorded at a step of training, or of evaluation (`"eval"`).

@@ -14,7 +14,7 @@ from tempo_trl.report.collect import MODES, RecordedRun, choose_groups, opening_
 from tempo_trl.report.credit_summary import TOP, CreditSummary
 from tempo_trl.report.criteria import lesson, statistics
 from tempo_trl.report.embed import embed_groups, json_number, script_json, visible_piece
-from tempo_trl.report.group import Group, reward_range
+from tempo_trl.report.group import Group, middle_of, reward_range
 from tempo_trl.runs.curves import Curve, band, read_curve
 from tempo_trl.runs.metrics import METRICS
 from tempo_trl.runs.token_text import label_of, one_line
@@ -69,7 +69,7 @@ def page_data(runs: Sequence[RecordedRun], title: str) -> dict:
         "nothing": NOTHING,
         "low": low,
         "high": high,
-        "right": (low + high) / 2 if high > low else 0.0,
+        "right": middle_of(low, high),
     }
 
 

@@ -3,6 +3,7 @@
 import re
 import warnings
 from collections.abc import Sequence
+from itertools import groupby
 from pathlib import Path
 from typing import BinaryIO
 
@@ -14,7 +15,7 @@ from matplotlib.patches import FancyBboxPatch, Polygon
 
 from tempo_trl.report.collect import RecordedRun, opening_group
 from tempo_trl.report.folded_tree import FoldedNode
-from tempo_trl.report.group import Group, credit_scale, reward_range
+from tempo_trl.report.group import Group, credit_scale, is_right, reward_range
 from tempo_trl.runs.token_text import cut, one_line, readable
 
 BAD, EVEN, GOOD = "#D55E00", "#ECEAE6", "#0072B2"  # vermilion and blue of Okabe and Ito
@@ -82,8 +83,7 @@ def _box(axes, x: float, width: float, node: FoldedNode, text: str, group: Group
     weight = "bold" if node.td else "normal"
     axes.text(x + 0.8, y + rows / 2 + 0.22, numbers, fontsize=6.5, va="center", color="#333333", weight=weight)
     if node.ended:
-        middle = (low + high) / 2 if high > low else 0.0
-        right = sum(group.rewards[row] > middle for row in node.ended)
+        right = sum(is_right(group.rewards[row], low, high) for row in node.ended)
         counts = {"✓": right, "✗": len(node.ended) - right}
         marks = " ".join(sign + (f"×{count}" if count > 1 else "") for sign, count in counts.items() if count)
         colour = GOOD if right == len(node.ended) else BAD
@@ -91,13 +91,20 @@ def _box(axes, x: float, width: float, node: FoldedNode, text: str, group: Group
 
 
 def draw_credit(group: Group) -> Figure:
-    """The first completions of a group as text, coloured by GRPO's credit and by the method's, on the same scale."""
+    """
+    The first completions of a group as text, coloured by GRPO's credit and by the method's, on the same scale. Tokens
+    that are not in the loss, such as a tool's answer, are grey.
+    """
     scale, largest = credit_scale(group)
-    lines = []  # (label, [(piece, value)])
+    lines = []  # (label, [(piece, value)]), where the value is NaN outside the loss
     for row in range(len(group.ids))[:CREDIT_ROWS]:
         pieces = [one_line(piece).replace("␣", " ") for piece in readable(group.tokens[row])][:CREDIT_TOKENS]
-        lines += _wrapped(f"{row + 1}  GRPO ", [(piece, group.outcome[row]) for piece in pieces])
-        lines += _wrapped(f"   {group.terms.label}", list(zip(pieces, group.advantages[row].tolist(), strict=False)))
+        for label, credit in (
+            (f"{row + 1}  GRPO ", group.outcome[row]),
+            (f"   {group.terms.label}", group.advantages[row]),
+        ):
+            values = np.where(group.loss_mask[row], credit, np.nan).tolist()
+            lines += _wrapped(label, list(zip(pieces, values, strict=False)))
     longest = max((sum(len(piece) for piece, _ in line) for _, line in lines), default=1)
     margin = max(8, len(group.terms.label) + 3) + 3
     figure = Figure(figsize=(CELL * (longest + margin + 3), 0.2 * len(lines) + 0.5))
@@ -109,6 +116,7 @@ def draw_credit(group: Group) -> Figure:
         _credit_line(axes, y, line, scale)
     note = f"orange {-scale:+.2f}, white 0, blue {scale:+.2f}, in units of the advantage"
     note += f"; the largest 5%, up to {largest:.2f}, are as dark" if largest > scale else ""
+    note += "" if all(row.all() for row in group.loss_mask) else "; grey is not in the loss"
     axes.text(0, len(lines) + 0.6, note, fontsize=LETTER, va="center", color="#555555")
     return figure
 
@@ -127,14 +135,22 @@ def _wrapped(label: str, pieces: list[tuple[str, float]]) -> list[tuple[str, lis
 def _credit_line(axes, y: float, line: list[tuple[str, float]], scale: float) -> None:
     ends = np.cumsum([len(piece) for piece, _ in line])
     cells = [(end - len(piece), len(piece)) for end, (piece, _) in zip(ends, line, strict=True)]
-    colours = [to_rgba(GOOD if value > 0 else BAD, 0.65 * min(abs(value) / scale, 1.0)) for _, value in line]
+    values = np.nan_to_num([value for _, value in line])
+    colours = [to_rgba(GOOD if value > 0 else BAD, 0.65 * min(abs(value) / scale, 1.0)) for value in values]
     axes.broken_barh(cells, (y - 0.42, 0.84), facecolors=colours, linewidth=0)
-    text = "".join(piece for piece, _ in line)
+    begin = 0
+    for outside, pieces in groupby(line, key=lambda own: bool(np.isnan(own[1]))):
+        text = "".join(piece for piece, _ in pieces)
+        _letters(axes, begin, y, text, "#999999" if outside else "black")
+        begin += len(text)
+
+
+def _letters(axes, begin: int, y: float, text: str, colour: str) -> None:
     for found in re.finditer(rf" *[!-~]{{1,{RUN}}}| +|.", text):
         # Characters of other fonts have other widths: each in the middle of its cell.
-        other = not found[0].isascii()
-        place = {"x": found.start() + 0.5, "ha": "center"} if other else {"x": found.start(), "ha": "left"}
-        axes.text(**place, y=y, s=found[0], fontsize=LETTER, va="center", **MONO)
+        other, x = not found[0].isascii(), begin + found.start()
+        place = {"x": x + 0.5, "ha": "center"} if other else {"x": x, "ha": "left"}
+        axes.text(**place, y=y, s=found[0], fontsize=LETTER, va="center", color=colour, **MONO)
 
 
 def value_colour(value: float, low: float, high: float) -> tuple[float, ...]:

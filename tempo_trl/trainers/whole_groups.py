@@ -78,7 +78,7 @@ def batch_of(trainer: GRPOTrainer, rows: ScoredRows, report: Report) -> Batch:
     whole |= {name: whole[name][:, :most] for name in PER_STEP if name in whole}
     criteria = _whole_criteria(trainer, rows.criteria, whole) if rows.criteria else None
     return Batch(
-        **{"observations": None} | whole | {"loss_mask": whole["loss_mask"].bool()},
+        **whole | {"loss_mask": whole["loss_mask"].bool()},
         rewards=rewards.cpu(),
         rewards_per_func=rows.rewards_per_func[rows.place.group_rows].cpu(),
         num_generations=rows.num_generations,

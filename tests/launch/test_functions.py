@@ -5,6 +5,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from trl import GRPOConfig
 
 from tempo_trl.demo.task import policy_path
 from tempo_trl.launch.arguments import parse
@@ -49,6 +50,9 @@ FLAGS = [
 ]
 
 
+StubConfig = GRPOConfig
+
+
 class StubTrainer:
     """A trainer that keeps what it was given."""
 
@@ -66,7 +70,7 @@ def mine(tmp_path, monkeypatch) -> Path:
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(tmp_path)
     for method in (TOKEN_CREDIT, "stub"):
-        stub = Method(label="stub", trainer=f"{__name__}.StubTrainer", config="trl.GRPOConfig")
+        stub = Method(label="stub", trainer=f"{__name__}.StubTrainer")
         monkeypatch.setitem(METHODS, method, stub)
     return tmp_path
 

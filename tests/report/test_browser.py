@@ -276,4 +276,7 @@ def test_the_turns_of_agents_are_a_table_of_text(hand_worked, tmp_path, open_pag
     detail = page.locator("#turn-detail")
     assert "turn 3 of completion 1" in detail.inner_text()
     assert detail.locator("pre").all_inner_texts() == ["<b>cellar</b>", "stop"]
+    grpo = completion(page, 0, "grpo").locator("i")
+    assert grpo.all_inner_texts() == ["east", "|", "east", "|", "stop"]
+    assert [colour != "" for colour in colours(page, 0, "grpo")] == [True, False, True, False, True]
     assert open_page(hand_worked).locator("#turns-section").is_hidden()

@@ -100,8 +100,8 @@ def test_forced_tokens_are_treated_also_on_trees_whose_leaves_have_equal_weights
     turns, none = torch.zeros(2, 2, dtype=torch.long), torch.zeros(2, dtype=torch.long)
     outcome = rewards - 0.5
     batch = Batch(
-        ids, lengths, rewards, rewards[:, None], outcome, outcome, 2, none, turns == 0, turns, turns, None, {}, True,
-        none == 0, tree_rollouts=[tree],
+        ids, lengths, rewards, rewards[:, None], outcome, outcome, 2, none, turns == 0, turns, turns, none == 0,
+        tree_rollouts=[tree],
     )  # fmt: skip
     assert batch.weights is None
     credit = tempo_credit(batch, 0.0, forced_tokens)

@@ -43,8 +43,6 @@ def batch_of(rollouts: Rollouts, steps: torch.Tensor | None = None, scale: str =
         turns=rollouts.turns,
         steps=rollouts.turns,
         observations=rollouts.observations,
-        columns={},
-        training=True,
         counted=~none,
         step_rewards=steps,
     )

@@ -44,7 +44,7 @@ function drawCompletion({ row, tokens, shown }, index) {
   const head = html("h3", {}, verdict, ` completion ${index + 1} · reward ${plain(row.reward)} · outcome ${signed(row.outcome)} · ${many(tokens.length, "token")}`);
   const text = tokens.slice(0, shown);
   const box = html("div", { class: "completion", "data-row": index }, head);
-  if (state.kind !== "entropy") box.append(line("GRPO", "grpo", [grpoSpan(row, text)]));
+  if (state.kind !== "entropy") box.append(line("GRPO", "grpo", grpoSpans(row, text)));
   box.append(line(terms().label, "method", methodSpans(row, text, ownPlaces(row, tokens.length))));
   if (shown < tokens.length) {
     const more = Math.min(chunk, tokens.length - shown);
@@ -57,10 +57,17 @@ function line(name, kind, spans) {
   return html("div", { class: `line ${kind}` }, html("span", {}, name), html("div", { dir: "auto" }, ...spans));
 }
 
-function grpoSpan(row, tokens) {
-  const span = html("i", {}, drawnText(tokens.map((token) => token.text).join("")));
-  paintSpan(span, OF_KIND[state.kind].grpo(row));
-  return span;
+/** A span for each stretch of tokens that are in the loss, or are not, such as a tool's answer. */
+function grpoSpans(row, tokens) {
+  const spans = [];
+  tokens.forEach((token, t) => {
+    if (token.skip !== tokens[t - 1]?.skip) {
+      spans.push(html("i", token.skip ? { class: "skip" } : {}));
+      paintSpan(spans.at(-1), token.skip ? 0 : OF_KIND[state.kind].grpo(row));
+    }
+    spans.at(-1).append(drawnText(token.text));
+  });
+  return spans;
 }
 
 /** A span a token. The bytes of one character are one span: the first has its text, and the largest credit is shown. */

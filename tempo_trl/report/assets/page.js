@@ -67,7 +67,7 @@ function tokensOf(group, row) {
   return tokens;
 }
 
-const isRight = (reward) => reward !== null && reward > data.right;
+const isRight = (reward) => reward !== null && reward - data.right > 1e-6;
 const mark = (reward) => (reward === null ? "?" : isRight(reward) ? "✓" : "✗");
 
 function options(select, entries, chosen) {
