@@ -41,6 +41,7 @@ class Cell:
 # GRPO and HEPO are TEMPO's trainer with `td_coef` 0, which trains like TRL's (tests say so), on the tree and so in
 # less time.
 GRPO = ("td_coef", 0.0)
+CHECKS = "benchmarks.language_model.criteria"
 LAMBDA_GRPO = ("credit_func", "benchmarks.language_model.lambda_grpo.lambda_grpo")
 ARMS = {
     "grpo": Arm("tempo", (GRPO,)),
@@ -61,9 +62,8 @@ def arms_with_criteria(task: str, criteria: int) -> dict[str, Arm]:
         task (`str`): The task.
         criteria (`int`): Number of criteria in an answer.
     """
-    checks = f"benchmarks.language_model.criteria.{task}"
-    mean, places = ("reward_funcs", f"{checks}_mean"), ("span_reward_funcs", checks)
-    each = tuple(f"{checks}_{k}" for k in range(criteria))
+    mean, places = _paid(task, "_mean"), ("span_reward_funcs", f"{CHECKS}.{task}")
+    each = tuple(f"{CHECKS}.{task}_{k}" for k in range(criteria))
 
     def span_credit(trace_lambda: float, rated_as: str = "") -> Arm:
         return Arm("span_credit", (places, ("trace_lambda", trace_lambda)), rated_as)
@@ -89,15 +89,19 @@ def arms_after_examples(task: str, criteria: int) -> dict[str, Arm]:
         criteria (`int`): Number of criteria in an answer.
     """
     arms = arms_with_criteria(task, criteria)
-    mean, places = ("reward_funcs", f"benchmarks.language_model.criteria.{task}_mean"), arms["span_credit"].changes[0]
+    lambda_grpo = Arm("prefix_baseline", (("method", "token_credit"), _paid(task, "_mean"), LAMBDA_GRPO))
     return {
         "grpo": arms["grpo"],
-        "span_credit": Arm("span_credit", (places, ("trace_lambda", 0.9))),
+        "span_credit": replace(arms["span_credit lambda 0.9"], rated_as=""),
         "tempo": replace(arms["tempo"], rated_as=BASELINE),  # what it adds is 2 to 3% of GRPO's credit
         "gdpo": _first_look(arms["gdpo"]),
         "prefix_baseline": _first_look(arms["prefix_baseline"]),
-        "lambda_grpo": _first_look(Arm("prefix_baseline", (("method", "token_credit"), mean, LAMBDA_GRPO))),
+        "lambda_grpo": _first_look(lambda_grpo),
     }
+
+
+def _paid(task: str, form: str) -> tuple[str, str]:
+    return "reward_funcs", f"{CHECKS}.{task}{form}"
 
 
 def _first_look(arm: Arm, rated_as: str = BASELINE) -> Arm:
@@ -107,7 +111,7 @@ def _first_look(arm: Arm, rated_as: str = BASELINE) -> Arm:
 
 def on_success(task: str, agent: bool) -> dict[str, Arm]:
     """Arms that are paid for success alone: 1 if all criteria are right. GiGPO and HGPO are for agents."""
-    success = ("reward_funcs", f"benchmarks.language_model.criteria.{task}_all")
+    success = _paid(task, "_all")
     others = {name: Arm("prefix_baseline", (("method", name), success)) for name in ("gigpo", "hgpo") if agent}
     return {
         "grpo on success": Arm("tempo", (GRPO, success)),
