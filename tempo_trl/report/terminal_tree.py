@@ -94,7 +94,7 @@ def _table(heading: str, group: Group, rows: Sequence[list[Text]]) -> Table | No
 
 
 def _criterion(span: Span) -> Text:
-    text = Text(f"{cut(one_line(span.name), NAME)} {span.reward:.3g}")
+    text = Text(f"{cut(one_line(span.name), NAME)}: {span.reward:.3g}")
     return text if span.advantage is None else text.append(f" {span.advantage:+.2f}", credit_colour(span.advantage))
 
 

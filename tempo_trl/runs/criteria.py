@@ -48,10 +48,10 @@ def spans_of(criteria: Criteria, advantages: torch.Tensor | None) -> list[list[S
 
 
 def criteria_text(spans: Sequence[Span]) -> str:
-    """The criteria of a completion with reward and advantage, each once: `city 1 +0.87, item 0 -1.20`."""
+    """The criteria of a completion with reward and advantage, each once: `city: 1 +0.87, item: 0 -1.20`."""
     credit = {span.name: (span.reward, span.advantage) for span in spans}
     return ", ".join(
-        f"{name} {reward:.3g}" + ("" if advantage is None else f" {advantage:+.2f}")
+        f"{name}: {reward:.3g}" + ("" if advantage is None else f" {advantage:+.2f}")
         for name, (reward, advantage) in credit.items()
     )
 

@@ -81,7 +81,7 @@ def test_the_completions_table_has_a_column_of_criteria_that_is_not_printed(trai
 
 def test_a_criterion_is_named_once_with_reward_and_advantage():
     spans = [Span("city", 1.0, 0.866, 0, 2), Span("city", 1.0, 0.866, 4, 6), Span("item", 0.0, -1.2), Span("x", 1 / 3)]
-    assert criteria_text(spans) == "city 1 +0.87, item 0 -1.20, x 0.333"
+    assert criteria_text(spans) == "city: 1 +0.87, item: 0 -1.20, x: 0.333"
     assert criteria_text([]) == ""
 
 
@@ -220,7 +220,7 @@ def test_the_verb_prints_criteria_and_writes_the_report(tmp_path, capsys):
     path, output = str(write(tmp_path, orders())), tmp_path / "credit.html"
     assert main(["credit", path, "--tokenizer", DEMO, "-o", str(output)]) == 0
     printed = " ".join(capsys.readouterr().out.split())
-    assert "1 0.67 sum 1 +0.58, answer 1 +1.15, short 0 +0.00" in printed
+    assert "1 0.67 sum: 1 +0.58, answer: 1 +1.15, short: 0 +0.00" in printed
     assert "span credit against GRPO" in printed
     assert "span credit against GRPO" in output.read_text(encoding="utf-8")
 
