@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from huggingface_hub import ModelCard
+from trl import GRPOTrainer
 
 from tempo_trl.hub.card import CURVES, commands, write_card
 from tempo_trl.hub.publish import files_to_publish
@@ -18,6 +19,7 @@ from tempo_trl.runs.results import read_results
 
 from .conftest import LOG, RECORD_OF_A_RUN, RESULT
 
+PAPER_OF_GRPO = GRPOTrainer._paper["id"]
 PNG = b"\x89PNG\r\n"
 
 
@@ -50,6 +52,12 @@ def test_the_card_says_what_was_trained_on_what(tmp_path):
         assert said in text
     assert "Do not use it for clinical decisions" in text
     assert "earlier part" not in text
+
+
+@pytest.mark.parametrize(("method", "said"), [("GRPO", "**GRPO**\n(["), ("SpanCredit", "**SpanCredit** on GRPO\n([")])
+def test_a_method_without_a_paper_of_its_own_is_not_said_to_be_that_of_grpo_s(method, said, tmp_path):
+    paper = {"title": "DeepSeekMath", "id": PAPER_OF_GRPO, "citation": "@article{shao2024}"}
+    assert said in card(run(tmp_path, changed(method=method, paper=paper)))
 
 
 def test_every_result_is_in_the_card_with_its_interval(tmp_path):
