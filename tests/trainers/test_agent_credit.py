@@ -1,6 +1,7 @@
 """Credit of the methods for agents on batches by hand: rewards per turn, scales, ties, and rows without a turn."""
 
 from dataclasses import fields, replace
+from itertools import product
 
 import numpy as np
 import pytest
@@ -8,9 +9,11 @@ import torch
 
 from tempo_trl import Batch
 from tempo_trl.credit.advantages import outcome_advantages
+from tempo_trl.credit.anchors import observation_keys
 from tempo_trl.credit.returns import TurnRewards
 from tempo_trl.methods.gigpo import gigpo_credit
 from tempo_trl.methods.hgpo import hgpo_credit
+from tempo_trl.report.group import padded
 
 from ..credit.rollouts import Rollouts
 from ..credit.test_returns import scale_by_definition
@@ -94,6 +97,32 @@ def test_gigpo_and_hgpo_are_their_definitions(seed, rewarded, scale):
         assert gigpo[row, n] == pytest.approx(expected, rel=1e-4, abs=1e-4)
         weighted = sum(w * part for w, part in known) / max(sum(w for w, _ in known), 1)
         assert hgpo[row, n] == pytest.approx(weighted, rel=1e-4, abs=1e-4)
+
+
+def test_of_a_turn_that_k_of_a_group_reach_gigpo_keeps_the_gradient_times_k_minus_1_over_k():
+    """A completion stops at once and earns 0.2, or goes on, and is right with chance 0.3. All pairs, with chances."""
+    goes_on, right = 0.6, 0.3
+    ends = {"stop": (1 - goes_on, 0.2), "wrong": (goes_on * (1 - right), 0.0), "right": (goes_on * right, 1.0)}
+    tokens = {"stop": [0], "wrong": [1, 7, 2], "right": [1, 7, 3]}  # 7 is what the environment answers
+    rows = [end for pair in product(ends, repeat=2) for end in pair]
+    chances = torch.tensor([ends[one][0] * ends[other][0] for one, other in product(ends, repeat=2)])
+    ids = padded([tokens[end] for end in rows], torch.long)
+    turns = padded([[0, -1, 1][: len(tokens[end])] for end in rows], torch.long, -1)
+    rewards, prompts = torch.tensor([ends[end][1] for end in rows]), torch.zeros(len(rows), dtype=torch.long)
+    outcome = outcome_advantages(rewards, 2, "none").float()
+    lengths, seen = (ids > 0).sum(dim=1).clamp(min=1), observation_keys(ids, turns, prompts)
+    batch = Batch(
+        *(ids, lengths, rewards, rewards[:, None], outcome, outcome, 2, prompts, turns >= 0, turns, turns),
+        counted=prompts == 0,
+        observations=seen,
+    )
+    both, grpo = (gigpo_credit(batch, weight, 1.0, scale="none").advantages for weight in (1.0, 0.0))
+    states = (both - grpo.expand_as(both)) * chances.repeat_interleave(2)[:, None] / 2  # A^S, weighed and averaged
+    scores = torch.stack([ids[:, 0] - goes_on, (ids[:, 2] == 3).float() - right], dim=1)
+    found = (states[:, [0, 2]] * scores * (turns[:, [0, 2]] >= 0)).sum(dim=0)
+    true = torch.tensor([goes_on * (1 - goes_on) * (right - 0.2), goes_on * right * (1 - right)])
+    # Both completions reach turn 1. Where one goes on, the other does with chance 0.6, and else has nobody beside it.
+    torch.testing.assert_close(found, true * torch.tensor([1 / 2, goes_on / 2]))
 
 
 @METHODS
