@@ -6,11 +6,13 @@ import runpy
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from tempo_trl.launch.cli import main
 from tempo_trl.report.collect import MAX_GROUPS
 from tempo_trl.report.command import report
+from tempo_trl.report.group import is_right
 from tempo_trl.runs.files import write_atomically
 
 from .recorded import HAND_REWARDS, HAND_TREE, HAND_WORKED, hand_worked_run, hostile_run, large_run, record, rows_of
@@ -102,6 +104,12 @@ def test_what_a_model_wrote_is_drawn_in_pictures_without_a_warning(tmp_path, rec
     assert not [w for w in recwarn if "Glyph" in str(w.message)]
     text = (tmp_path / "run" / "report" / "tree.svg").read_text(encoding="utf-8")
     assert "<script" not in text
+
+
+def test_a_reward_in_the_middle_of_its_range_is_not_right_however_float32_rounds_it():
+    low, middle, high = map(float, np.float32([0.2, 0.6, 1.0]))
+    assert middle > (low + high) / 2  # as rounded
+    assert not is_right(middle, low, high) and is_right(0.601, low, high)
 
 
 def test_groups_are_limited_and_taken_from_every_step(tmp_path):
