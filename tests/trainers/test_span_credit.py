@@ -134,7 +134,7 @@ def test_metrics_have_the_first_part_of_a_criterion_s_name_and_the_table_all_of_
     # Rows 0 to 7 have criterion i % 5 right: the first three two of eight times each, the others once.
     assert means == pytest.approx({"order": 4 / 16, "calls": 2 / 8, "[]": 1 / 8, "plain": 1 / 8})
     table = pd.read_parquet(next((tmp_path / "completions").glob("*.parquet")))
-    assert "nested/order.items[0].n 0" in table["criteria"][0]
+    assert "nested/order.items[0].n: 0" in table["criteria"][0]
 
 
 class AnswersOfUsers(Answers, TokenCreditTrainer):
