@@ -93,7 +93,7 @@ def arms_after_examples(task: str, criteria: int) -> dict[str, Arm]:
     return {
         "grpo": arms["grpo"],
         "span_credit": replace(arms["span_credit lambda 0.9"], rated_as=""),
-        "tempo": replace(arms["tempo"], rated_as=BASELINE),  # what it adds is 2 to 3% of GRPO's credit
+        "tempo": replace(arms["tempo"], rated_as=BASELINE),  # what it adds is 2 to 6% of the credit
         "gdpo": _first_look(arms["gdpo"]),
         "prefix_baseline": _first_look(arms["prefix_baseline"]),
         "lambda_grpo": _first_look(lambda_grpo),
