@@ -55,7 +55,7 @@ def test_the_card_says_what_was_trained_on_what(tmp_path):
 
 
 @pytest.mark.parametrize(("method", "said"), [("GRPO", "**GRPO**\n(["), ("SpanCredit", "**SpanCredit** on GRPO\n([")])
-def test_a_method_without_a_paper_of_its_own_is_not_said_to_be_that_of_grpo_s(method, said, tmp_path):
+def test_a_method_without_a_paper_of_its_own_is_said_to_be_on_grpo(method, said, tmp_path):
     paper = {"title": "DeepSeekMath", "id": PAPER_OF_GRPO, "citation": "@article{shao2024}"}
     assert said in card(run(tmp_path, changed(method=method, paper=paper)))
 

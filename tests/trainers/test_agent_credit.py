@@ -15,6 +15,7 @@ from tempo_trl.methods.gigpo import gigpo_credit
 from tempo_trl.methods.hgpo import hgpo_credit
 from tempo_trl.report.group import padded
 
+from ..credit.groups import as_tensors
 from ..credit.rollouts import Rollouts
 from ..credit.test_returns import scale_by_definition
 from .credit_functions import door_rewards
@@ -106,15 +107,14 @@ def test_of_a_turn_that_k_of_a_group_reach_gigpo_keeps_the_gradient_times_k_minu
     tokens = {"stop": [0], "wrong": [1, 7, 2], "right": [1, 7, 3]}  # 7 is what the environment answers
     rows = [end for pair in product(ends, repeat=2) for end in pair]
     chances = torch.tensor([ends[one][0] * ends[other][0] for one, other in product(ends, repeat=2)])
-    ids = padded([tokens[end] for end in rows], torch.long)
+    ids, lengths, rewards = as_tensors([tokens[end] for end in rows], [ends[end][1] for end in rows])
     turns = padded([[0, -1, 1][: len(tokens[end])] for end in rows], torch.long, -1)
-    rewards, prompts = torch.tensor([ends[end][1] for end in rows]), torch.zeros(len(rows), dtype=torch.long)
+    prompts = torch.zeros(len(rows), dtype=torch.long)
     outcome = outcome_advantages(rewards, 2, "none").float()
-    lengths, seen = (ids > 0).sum(dim=1).clamp(min=1), observation_keys(ids, turns, prompts)
     batch = Batch(
         *(ids, lengths, rewards, rewards[:, None], outcome, outcome, 2, prompts, turns >= 0, turns, turns),
         counted=prompts == 0,
-        observations=seen,
+        observations=observation_keys(ids, turns, prompts),
     )
     both, grpo = (gigpo_credit(batch, weight, 1.0, scale="none").advantages for weight in (1.0, 0.0))
     states = (both - grpo.expand_as(both)) * chances.repeat_interleave(2)[:, None] / 2  # A^S, weighed and averaged
