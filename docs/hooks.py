@@ -44,6 +44,12 @@ INCLUDED = {
     "reference/recipes.md": "recipes/README.md",
     "reference/changelog.md": "CHANGELOG.md",
 }
+# Pages of the site that show a file of the repository.
+SHOWN = INCLUDED | {
+    "reference/api.md": "tempo_trl/rewards/__init__.py",
+    "reference/fields.md": "tempo_trl/trainers/config.py",
+    "reference/metrics.md": "tempo_trl/runs/metrics.py",
+}
 
 
 # Methods whose page is not `methods/NAME.md`.
@@ -71,7 +77,9 @@ def on_page_markdown(markdown: str, page, **_) -> str:
     """
     tables = {"fields": own_fields, "methods": methods_table}
     place = r"<!-- (fields|methods)(?:: ([\w.]+))? -->\n.*"
-    return re.sub(place, lambda m: tables[m[1]](*filter(None, [m[2]])), markdown)
+    with_tables = re.sub(place, lambda m: tables[m[1]](*filter(None, [m[2]])), markdown)
+    here = (REPOSITORY / "docs" / page.file.src_uri).parent
+    return with_links_of_the_site(with_tables, here, here)
 
 
 def pages() -> dict[str, str]:
@@ -86,21 +94,26 @@ def pages() -> dict[str, str]:
 
 
 def included(path: str, source: str) -> str:
-    """A Markdown file of the repository as a page of the site: links to pages stay, links to files become text."""
-    here = (REPOSITORY / "docs" / path).parent
-    places = {(REPOSITORY / file).resolve(): REPOSITORY / "docs" / page for page, file in INCLUDED.items()}
+    """A Markdown file of the repository as a page of the site."""
+    text, here = (REPOSITORY / source).read_text(), (REPOSITORY / "docs" / path).parent
+    return with_links_of_the_site(text, (REPOSITORY / source).parent, here)
+
+
+def with_links_of_the_site(text: str, folder: Path, here: Path) -> str:
+    """Links from `folder` as links from `here`: those to a file of the repository to its page, or as text."""
+    places = {REPOSITORY / file: REPOSITORY / "docs" / page for page, file in SHOWN.items()}
 
     def link(match: re.Match) -> str:
         text, target, anchor = match.groups()
-        if target.startswith("http"):
+        file = folder.joinpath(target).resolve()
+        if target.startswith("http") or not file.exists():
             return match[0]
-        file = (REPOSITORY / source).parent.joinpath(target).resolve()
         file = places.get(file, file)
         if file.is_relative_to(REPOSITORY / "docs"):
             return f"[{text}]({os.path.relpath(file, here)}{anchor or ''})"
         return text
 
-    return re.sub(r"(?<!!)\[([^\]]+)\]\(([^)#]+)(#[^)]*)?\)", link, (REPOSITORY / source).read_text())
+    return re.sub(r"(?<!!)\[([^\]]+)\]\(([^)#]+)(#[^)]*)?\)", link, text)
 
 
 # The API

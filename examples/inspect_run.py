@@ -28,9 +28,11 @@ tokens = trees[["step", "group", "tokens", "td_errors", "advantages", "loss_mask
 tokens = tokens[tokens["loss_mask"].astype(bool)].astype({"td_errors": float, "advantages": float})
 
 print("\n1. Which tokens decide? Those with the largest sum of |TD|:")
-turns = tokens[tokens["td_errors"] != 0]
-by_token = turns.assign(mass=turns["td_errors"].abs(), up=turns["td_errors"] > 0).groupby("tokens")
-table = pd.DataFrame({"sum |TD|": by_token["mass"].sum(), "turns": by_token.size(), "V rose": by_token["up"].mean()})
+branches = tokens[tokens["td_errors"] != 0]
+by_token = branches.assign(mass=branches["td_errors"].abs(), up=branches["td_errors"] > 0).groupby("tokens")
+table = pd.DataFrame(
+    {"sum |TD|": by_token["mass"].sum(), "branches": by_token.size(), "V rose": by_token["up"].mean()}
+)
 print(table.sort_values("sum |TD|", ascending=False).head(10).round(2).to_string())
 
 print("\n2. How early do completions part? Tokens before the first difference in a group, median by step:")

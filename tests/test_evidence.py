@@ -220,10 +220,10 @@ ROWS_ON_FRONT = {
     "fine-tuning alone": 1,  # times the examples of the start
     "on twice as many": 2,
     "on four times as many": 4,
-    "the start, then GRPO": "grpo",
-    "the start, then TEMPO": "tempo",
-    "the start, then span credit": "span_credit",
-    "the start, then GRPO on success": "grpo on success",
+    "fine-tuning, then GRPO": "grpo",
+    "fine-tuning, then TEMPO": "tempo",
+    "fine-tuning, then span credit": "span_credit",
+    "fine-tuning, then GRPO on success": "grpo on success",
 }
 
 

@@ -1,6 +1,7 @@
 """The table of metrics has every metric that our trainers log, and no other."""
 
 import re
+from pathlib import Path
 
 import pytest
 
@@ -12,6 +13,7 @@ from .trainers.every_method import trainer_of
 from .trainers.recording import share_of_threes
 from .trainers.test_agents import play
 
+REPOSITORY = Path(__file__).parents[1]
 OURS = ("step_rewards", "spans", "tempo", "rollout", "treerpo", "grpo_lambda", "ppo")
 RUNS = {name: {} for name in ("prefix_baseline", "span_credit", "grpo_lambda", "treerpo", "ppo")}
 RUNS |= {"tempo": {"tree_forward": "on"}}
@@ -42,3 +44,12 @@ def names(tiny_model, tmp_path_factory) -> set[str]:
 
 def test_every_metric_that_is_logged_is_explained_and_no_other(names):
     assert names == METRICS.keys()
+
+
+def test_every_metric_that_a_page_names_is_logged():
+    pages = [*REPOSITORY.glob("*.md"), *REPOSITORY.glob("docs/**/*.md"), *REPOSITORY.glob("recipes/**/*.*ml")]
+    pattern = f"`((?:{'|'.join(OURS)})/[\\w/]+)`"
+    named = {re.sub(r"turn_\d+", "turn_L", name) for page in pages for name in re.findall(pattern, page.read_text())}
+    pictures = {"tempo/tree"}  # what a tracker shows beside metrics
+    assert named >= {"tempo/prefix_r2", "step_rewards/NAME/turn_L"}
+    assert named <= METRICS.keys() | pictures

@@ -85,7 +85,8 @@ class SpanCreditConfig(TokenCreditConfig):
         trace_lambda (`float`, *optional*, defaults to `0.9`):
             Decay per token of a criterion's credit on the tokens before its place, 0 to 1. With 0.9 half of it is left
             after seven tokens. With 0 the credit lies on the place only: right where no earlier token changes the
-            criterion's expected reward. With 1 all tokens up to the end of the place have it, which is unbiased.
+            criterion's expected reward. With 1 all tokens up to the end of the place have it: the least bias and the
+            most noise.
     """
 
     trace_lambda: float = TRACE_LAMBDA

@@ -7,6 +7,8 @@ MATH (https://huggingface.co/papers/2103.03874) marks the answer of each solutio
 import re
 from typing import Literal, get_args
 
+from tempo_trl.rewards.reading import content_of
+
 BoxRule = Literal["all", "last"]
 
 # A box opens with a brace, or holds a bare number: some MATH solutions have `\boxed 5`. An escaped brace is text, as
@@ -72,8 +74,8 @@ def completion_text(completion: list[dict] | str) -> str:
     """Text of a completion; empty if the assistant wrote none, as in a mere tool call."""
     if isinstance(completion, str):
         return completion
-    said = [message.get("content") for message in completion if message.get("role", "assistant") == "assistant"]
-    return said[-1] if said and isinstance(said[-1], str) else ""
+    said = [content_of(message) for message in completion if message.get("role", "assistant") == "assistant"]
+    return said[-1] if said else ""
 
 
 def after_thinking(completion: str) -> str:

@@ -39,9 +39,9 @@ _DECORATION = re.compile(r"[\\$,{}! ]")
 _BULLET = re.compile(r"[ \t]*(?:\(?\d{1,3}\)|[-*])[ \t]+")
 _BEFORE = 60  # characters before an equation that are looked at
 _CONTINUED = re.compile(  # what is before an equation that it is a part of
-    r"[\w^√)]$|\d[.,:'’]$|[\d)]%?[ \t]+$|[\d)][ \t*]*=[ \t]*$"  # a3, 10:30, 1 000, = 3 + 4
+    r"[\w^√)]$|\d[.,:'’]$|\d\)?%?[ \t]+$|[\d)][ \t*]*=[ \t]*$"  # a3, 10:30, 1 000, = 3 + 4
     rf"|(?:[-+/−×÷·^]|\\(?:times|cdot|div))[ \t]*$|[\d)%][ \t]*[%{_STRANGE}][ \t]*$|(?<!\w)[xX][ \t]+$"
-    r"|\*[ \t]+$|\w\*+$|[\d)\]}][ \t]*\*+$"  # 2 ** 3, and not `so **3 + 4 = 7**`
+    r"|[\w)\]}][ \t]*\*{1,2}[ \t]+$|\w\*+$|[\d)\]}][ \t]*\*+$"  # 2 ** 3, and not `so **3 + 4 = 7**`
     r"|(?:^|[^=\s][ \t]+)[^\s=]*[\d)]\\?%?[ \t]+[a-z]+[ \t]+$"  # a word alone, but for `= 7 apples`
 )
 

@@ -17,7 +17,7 @@ import re
 from collections.abc import Iterator
 from fractions import Fraction
 from itertools import islice
-from numbers import Real
+from numbers import Number
 from typing import Any
 
 from tempo_trl.rewards.boxed import box_spans, gold_answer
@@ -36,7 +36,7 @@ _TIMES_TEN = r" ?(?:\\times|\\cdot|[×·*x]) ?10 ?\^ ?(?:\{[-−]?\d+\}|[-−]?\
 _WHOLE = re.compile(
     rf"[^\W\d]\w*|(?P<number>(?P<sign>(?:(?<!\w)[-−+] ?)?)(?:\\?[$€£] ?(?:[-−] ?)?)?"
     rf"(?:\d+ \d{{1,2}}/\d+|{_PLAIN}(?: ?/ ?{_PLAIN}|{_TIMES_TEN})?"
-    rf"|\\[dt]?frac ?\{{{_PLAIN}\}} ?\{{{_PLAIN}\}}))(?![a-zA-Z])",
+    rf"|\\[dt]?frac ?(?:\{{[-−+]?{_PLAIN}\}}|\d) ?(?:\{{{_PLAIN}\}}|\d)))",
     re.ASCII,
 )
 _PART_BEFORE = re.compile(
@@ -44,6 +44,7 @@ _PART_BEFORE = re.compile(
 )
 _PART_AFTER = re.compile(r"[\w^²³¹⁰-⁹√]|[.,:'’]\d|\\(?!text)[a-zA-Z]")
 _PERCENT = re.compile(r"\\?%(?=[\s$.]*$)")
+Readings = set[tuple[str, Fraction]]  # of a text, as a number and as a share
 _TAIL = 400  # characters up to the last digit that are searched for the last number
 
 
@@ -101,34 +102,30 @@ def equations(
     return [_criteria(said.answer, gold, column, lines) for said, gold in rows]
 
 
-def _gold(value: Any) -> tuple[Fraction, ...] | None:
+def _gold(value: Any) -> Readings | None:
     """The numbers that a final answer may mean; None if it is unknown."""
     if value == "" or (isinstance(value, float) and not math.isfinite(value)):
         return None
-    if isinstance(value, Real) and not isinstance(value, bool):
-        return (Fraction(str(value)),)
-    readings = _readings(gold_answer(value)) if isinstance(value, str) else ()
+    is_text = isinstance(value, str | Number) and not isinstance(value, bool)
+    readings = _readings(gold_answer(str(value))) if is_text else set()
     if not readings:
-        raise ValueError("it has no number")
+        raise ValueError("it is not one number")
     return readings
 
 
-def _readings(text: str) -> tuple[Fraction, ...]:
-    """The numbers that a text may mean: a percentage is a share, or the number in front of the sign."""
-    number = plain_number(_PERCENT.sub("", text))
-    if number is None:
-        return ()
-    return (number, number / 100) if _PERCENT.search(text) else (number,)
+def _readings(text: str) -> Readings:
+    """What a text says as a number and as a share: `50%` is 50 and 0.5, `50` is 50 as both. Empty if it is not a number."""
+    number = plain_number(_PERCENT.sub("", re.sub("[€£]", "", text)))
+    share = number / 100 if number is not None and _PERCENT.search(text) else number
+    return set() if number is None else {("number", number), ("share", share)}
 
 
-def _criteria(
-    answer: Segment, gold: tuple[Fraction, ...] | None, column: str | None, lines: int | None
-) -> list[SpanReward]:
+def _criteria(answer: Segment, gold: Readings | None, column: str | None, lines: int | None) -> list[SpanReward]:
     said = answer.said if answer.kind == "content" else ""
     judged = [*_lines(said, [*islice(equations_of(said), lines or MAX_LINES)], lines or 0)]
     if column is not None:
         readings, *place = _final(said)
-        judged.append(("answer", None if gold is None else float(not set(readings).isdisjoint(gold)), *place))
+        judged.append(("answer", None if gold is None else float(not readings.isdisjoint(gold)), *place))
     return [SpanReward(name, reward, *answer.span(*place)) for name, reward, *place in judged]
 
 
@@ -148,24 +145,24 @@ def _lines(said: str, found: list[Equation], lines: int) -> Iterator[tuple[str, 
             yield f"line {n} continues", 0.0, rest, None
 
 
-def _final(answer: str) -> tuple[tuple[Fraction, ...], int | None, int | None]:
+def _final(answer: str) -> tuple[Readings, int | None, int | None]:
     """The numbers that the final answer may mean, none if it is a part of something else, and its characters."""
-    found = box_spans(answer)
-    if found:
-        start, end = found[-1]
+    spans = box_spans(answer)
+    if spans:
+        start, end = [span for span in spans if answer[slice(*span)].strip() or span == spans[0]][-1]
         is_short = end - start <= _MAX_ANSWER
-        return _readings(answer[start:end]) if is_short else (), start, max(end, start + 1)
+        return _readings(answer[start:end]) if is_short else set(), start, max(end, start + 1)
     digit = max(answer.rfind(digit) for digit in "0123456789")
     numbers = [each for each in _WHOLE.finditer(answer, max(0, digit - _TAIL), digit + 2) if each["number"]]
     if digit < 0 or not numbers:
-        return (), None, None
+        return set(), None, None
     number, (start, end) = numbers[-1], numbers[-1].span()
     if _PART_BEFORE.search(answer[max(0, start - 40) : number.end("sign")]) or _PART_AFTER.match(answer, end):
-        return (), start, end
+        return set(), start, end
     percent = re.compile(r" ?\\?%").match(answer, end)
     readings = _readings(number[0] + (percent[0] if percent else ""))
     is_bullet = number["sign"].endswith(" ") and not answer[max(0, start - 40) : start].rpartition("\n")[2].strip()
-    return (*readings, *(-each for each in readings)) if is_bullet else readings, start, end
+    return readings | {(kind, -each) for kind, each in readings if is_bullet}, start, end
 
 
 equations_reward = mean_reward(equations)

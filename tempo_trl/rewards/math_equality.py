@@ -26,7 +26,7 @@ _SILENT = re.compile(r"\\(?:left|right|displaystyle|[bB]igg?[lr]?)(?![a-zA-Z])|\
 _SPACES = re.compile(r"(?:\s|(?<!\\)\\[,;: ]|~|\\q?quad(?![a-zA-Z]))+")
 _THOUSANDS = re.compile(r"(?<![\d.^_])[1-9]\d{0,2}(?:(?:\{,\}|, ?\\!|\\[,!]) ?\d{3})+(?!\d)", re.ASCII)
 _DEGREES = re.compile(r" ?(?:\^ ?(?:\{ ?\\circ ?\}|\\circ(?![a-zA-Z]))|\\degree|°)")
-_FRAC = re.compile(r"\\[dtc]frac(?![a-zA-Z])")
+_FRAC = re.compile(r"\\[dtc](frac|binom)(?![a-zA-Z])")
 _STOP = re.compile(r"(?<![.\\])[.,;](?=[ }]*$)")
 _DOTS = re.compile(r"\\[lcdv]?dots|\.\.|…")
 
@@ -50,7 +50,7 @@ def _cleaned(text: str) -> str:
     """A box without what changes nothing: LaTeX's spacing, dollars, fonts around all of it, a final stop."""
     text = _THOUSANDS.sub(lambda number: re.sub(r"\D", "", number[0]), text)
     text = _LETTER.sub(r" \1", _SPACES.sub(" ", _SILENT.sub("", text)))
-    text = _STOP.sub("", _FRAC.sub(r"\\frac", text.replace("\N{MINUS SIGN}", "-")).strip()).strip()
+    text = _STOP.sub("", _FRAC.sub(r"\\\1", text.replace("\N{MINUS SIGN}", "-")).strip()).strip()
     whole = _FONT.fullmatch(text)
     return _cleaned(whole[1]) if whole else text
 
@@ -77,7 +77,7 @@ _NAME = re.compile(
     r" ?(?:=|\\in(?![a-z])) ?(?=[^=<>]*$)"
 )
 _UNIT = re.compile(
-    rf"(?: ?(?:{_FONTS}\{{(?![^{{}}]*\b(?:and|or)\b)[^{{}}\d]*[A-Za-z][^{{}}\d]*\}}(?:\^\{{?-?\d\}}?)?))+$"
+    rf"(?: ?(?:{_FONTS}\{{(?![^{{}}]*\b(?:and|or)\b)[^{{}}\d]*(?:[^\W\d_]|[€£])[^{{}}\d]*\}}(?:\^\{{?-?\d\}}?)?))+$"
 )
 _ANGLE = re.compile(r"\\(?:sin|cos|tan|cot|sec|csc)(?![a-z])")  # of which degrees are not the unit
 
@@ -153,7 +153,7 @@ def _with_both_signs(part: str) -> list[str]:
 
 
 _DIGITS = r"(?:\d{1,3}(?:,\d{3})+|\d{1,3}(?: \d{3})+|\d+)(?:\.\d*)?|\.\d+"
-_FRACTION = re.compile(r" ?\\frac ?(?:\{ ?([\d,]+) ?\}|(\d)) ?(?:\{ ?([\d,]+) ?\}|(\d))", re.ASCII)
+_FRACTION = re.compile(r" ?\\frac ?(?:\{ ?([-+]?[\d,]+) ?\}|(\d)) ?(?:\{ ?([\d,]+) ?\}|(\d))", re.ASCII)
 _NUMBER = re.compile(
     rf"(?P<sign>[-+]?) ?(?:(?P<whole>\d+) (?=[\d,]+ ?/))?(?P<above>{_DIGITS})(?: ?/ ?(?P<below>\d[\d,]*))?"
     r"(?:e(?P<e>[-+]?\d{1,3})"

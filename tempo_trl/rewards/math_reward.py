@@ -58,7 +58,7 @@ def math_reward(
         truncated thinking is taken for the answer. Qwen3's own template leaves the tag to the model.
     """
     if importlib.util.find_spec("math_verify") is None:
-        raise ImportError('math_reward needs math-verify. Install it: pip install "tempo_trl[math-verify]"')
+        raise ImportError('math_reward needs math-verify. Install it: pip install "trl[math-verify]"')
     said = [after_thinking(completion_text(completion)) for completion in completions]
     answers = [counted(boxes_of(text), boxes) for text in said]
     if log_metric is not None and answers:

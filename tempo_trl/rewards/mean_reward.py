@@ -6,15 +6,15 @@ from inspect import iscoroutinefunction
 from typing import Any
 
 from tempo_trl.rewards.reading import rendered
-from tempo_trl.rewards.span_reward import SpanReward
+from tempo_trl.rewards.span_reward import SpanReward, checked_spans
 
 
 def mean_reward(span_reward_func: Callable, tokenizer: Any = None) -> Callable:
     """
     A reward function for TRL: per completion, the mean reward of the criteria that a span reward function returns.
 
-    It returns exactly 1.0 if all criteria earn 1.0, and None if none was judged. A criterion that is None or NaN is
-    left out, and one with several places counts once. With the tokenizer, the function gets the same `texts` as in
+    It returns exactly 1.0 if all criteria earn 1.0, and None if none was judged. A criterion that is None is left out,
+    and one with several places counts once. With the tokenizer, the function gets the same `texts` as in
     span credit, so that plain GRPO with this reward and span credit with the function see equal rewards.
 
     Args:
@@ -31,14 +31,16 @@ def mean_reward(span_reward_func: Callable, tokenizer: Any = None) -> Callable:
 
     Raises:
         ValueError: when it is called without a tokenizer for completions of several messages, of which nobody knows
-            the text.
+            the text; when the function returns what span credit would refuse.
     """
 
     def reward(completions: list[list[dict]] | list[str], **columns) -> list[float | None]:
-        return _means(span_reward_func(**_keywords(completions, columns, reward.__name__, tokenizer)))
+        keywords = _keywords(completions, columns, reward.__name__, tokenizer)
+        return _means(span_reward_func(**keywords), keywords["texts"], reward.__name__)
 
     async def async_reward(completions: list[list[dict]] | list[str], **columns) -> list[float | None]:
-        return _means(await span_reward_func(**_keywords(completions, columns, reward.__name__, tokenizer)))
+        keywords = _keywords(completions, columns, reward.__name__, tokenizer)
+        return _means(await span_reward_func(**keywords), keywords["texts"], reward.__name__)
 
     made = made_of(span_reward_func, reward, async_reward, "_reward")
     reward.__name__, made.with_tokenizer = made.__name__, partial(mean_reward, span_reward_func)
@@ -75,11 +77,8 @@ def _text(completion: list[dict] | str, where: str) -> str:
     return completion if isinstance(completion, str) else "".join(map(rendered, completion))
 
 
-def _means(judged: list[list[SpanReward]]) -> list[float | None]:
-    return [mean_of({span.name: span.reward for span in spans}) for spans in judged]
-
-
-def mean_of(rewards: dict[str, float | None]) -> float | None:
-    """Mean of the criteria that were judged; None if none was."""
-    known = [float(reward) for reward in rewards.values() if reward is not None and reward == reward]
-    return sum(known) / len(known) if known else None
+def _means(judged: list[list[SpanReward]], texts: list[str], name: str) -> list[float | None]:
+    """Of each completion the mean of the criteria that were judged; None if none was."""
+    rewards = ({span.name: span.reward for span in spans} for spans in checked_spans(judged, texts, name))
+    known = ([float(reward) for reward in each.values() if reward is not None] for each in rewards)
+    return [sum(own) / len(own) if own else None for own in known]

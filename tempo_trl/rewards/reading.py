@@ -130,7 +130,7 @@ def rendered(message: dict) -> str:
 
 def _behind_thought(message: dict) -> str:
     calls = (f"{OPEN}{_json(call)}{CLOSE}" for call in message.get("tool_calls") or [])
-    return "".join([_content(message), *calls])
+    return "".join([content_of(message), *calls])
 
 
 def _texts(message: dict) -> list[str]:
@@ -140,7 +140,8 @@ def _texts(message: dict) -> list[str]:
     return [part["text"] for part in parts if isinstance(part, dict) and isinstance(part.get("text"), str)]
 
 
-def _content(message: dict) -> str:
+def content_of(message: dict) -> str:
+    """The text of a message's content."""
     return "".join(_texts(message))
 
 
@@ -208,12 +209,12 @@ class _Reader:
         thought, calls, begin = _thought(message), message.get("tool_calls") or [], self.cursor
         if thought:
             begin = self._think(thought)
-            if begin == len(self.text) and not calls and not _content(message):
+            if begin == len(self.text) and not calls and not content_of(message):
                 return  # it did not end
         if calls:
-            self._say_beside(_content(message), begin, [self._call(call) for call in calls])
+            self._say_beside(content_of(message), begin, [self._call(call) for call in calls])
         else:
-            self._say(_content(message), bool(thought), is_last)
+            self._say(content_of(message), bool(thought), is_last)
 
     def _hear(self, said: str) -> None:
         """What a tool or a user said, which a template may have written as JSON."""
@@ -279,7 +280,7 @@ class _Reader:
         """A call that TRL parsed: the next one between tags that says it, else its name and arguments."""
         (name, arguments), parsed, keys = _called(call), _json(call), [*map(str, _called(call)[1])]
         place = body = is_json = None
-        for tagged in _TAGGED.finditer(self.text, self.cursor) if name else ():
+        for tagged in _TAGGED.finditer(self.text, self.cursor):
             is_json = _is_said(name, keys, tagged["body"])
             if is_json is not None:
                 place, body = tagged.span("call"), tagged.span("body")
@@ -326,7 +327,7 @@ def _is_said(name: str, keys: list[str], body: str) -> bool | None:
     try:
         written = _called(json.loads(body))
     except (ValueError, RecursionError):
-        begins = name in "".join(body.split(maxsplit=1)[:1])  # its first word is the name, or has it in a tag
+        begins = name and name in "".join(body.split(maxsplit=1)[:1])  # its first word is the name, or has it in a tag
         return False if begins and _in_a_row([{name}, *({key} for key in keys)], body, 0) else None
     return True if (name, keys) == (written[0], [*written[1]]) else None
 

@@ -12,12 +12,13 @@ Nothing is fetched.
 import json
 import re
 from collections.abc import Iterator, Sequence
+from fractions import Fraction
 from functools import lru_cache
 from typing import Any
 
 from jsonschema import Draft202012Validator, SchemaError, ValidationError
 from jsonschema.protocols import Validator
-from jsonschema.validators import validator_for
+from jsonschema.validators import extend, validator_for
 from referencing import Registry, Resource
 from referencing.exceptions import Unresolvable
 from referencing.jsonschema import DRAFT202012, SchemaResource
@@ -76,7 +77,14 @@ def _read(text: str) -> tuple[Validator, dict]:
         for key, value in part.items()
     )
     named = dict.fromkeys([*([()] if asks_more else []), *_named(schema, resolver)])
-    return kind(schema, registry=Registry()), {"opener": opener, "named": [*named]}
+    exact = extend(kind, {"multipleOf": _multiple_of})
+    return exact(schema, registry=Registry()), {"opener": opener, "named": [*named]}
+
+
+def _multiple_of(validator: Validator, divisor: float, value: Any, schema: dict) -> Iterator[ValidationError]:
+    """`multipleOf` in decimals: 19.99 is a multiple of 0.01, though not as floats."""
+    if validator.is_type(value, "number") and Fraction(str(value)) % Fraction(str(divisor)):
+        yield ValidationError(f"{value!r} is not a multiple of {divisor}")
 
 
 def _check_references(resource: SchemaResource, resolver: Any) -> None:
@@ -112,6 +120,8 @@ def _named(schema: dict | bool, resolver: Any, path: Path = (), above: Sequence[
     for part, inside in parts:
         properties = part.get("properties", {})
         for key in dict.fromkeys([*properties, *part.get("required", ())]):
+            if properties.get(key) is False:  # `jsonschema` loses the place of its errors
+                raise ValueError(f'its property {key!r} is false; write {{"not": {{}}}}')
             yield (*path, key)
             yield from _named(properties.get(key, True), inside, (*path, key), above)
 

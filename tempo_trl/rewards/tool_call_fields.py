@@ -146,8 +146,8 @@ def _judged(said: Reading, references: list[Reference], ordered: bool) -> Iterat
         yield SpanReward("extra_calls", 1.0, *(stop if calls else (None, None)))
     else:
         used = {j for j, _ in matched.values()}
-        extra = [call for j, call in enumerate(read) if j not in used]
-        yield from dict.fromkeys(SpanReward("extra_calls", 0.0, call.start, call.end) for call in extra)
+        places = {(call.start, call.end) for j, call in enumerate(read) if j not in used and call.end}
+        yield from (SpanReward("extra_calls", 0.0, *place) for place in sorted(places) or [(None, None)])
 
 
 def _matched(calls: list[Segment], references: list[Reference], ordered: bool) -> Matched:

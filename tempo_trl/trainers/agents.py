@@ -1,4 +1,4 @@
-"""What an agent saw before each turn: keys of states, and a warning if most turns of a group are one state."""
+"""What an agent saw before each turn, as keys of states."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager

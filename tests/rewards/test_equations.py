@@ -1,5 +1,6 @@
 """Equations are checked by exact arithmetic, each at its result, and the final answer at its own place."""
 
+from decimal import Decimal
 from fractions import Fraction
 
 import pytest
@@ -49,10 +50,13 @@ READ += [(r"\(3 \times 4 = \boxed{12}\)", True), (r"6 \div 3 = 2", True), ("6 ÷
 READ += [("- 3 + 4 = 7", True), ("So **3 + 4 = 7**.", True), ("Total = 3 + 4 = 7 apples.", True)]
 READ += [("apples (3 + 4 = 7)", True), (r"1\,800 + 200 = 2\,000", True), ("5 - 8 = - 3", True), ("- 3 + 5 = 2", True)]
 READ += [("She has 5 boxes, so 5 * 3 = 15", True), (r"3 + 4 = 7\text{ m}", True)]
+READ += [("**Step 1:** 3 + 4 = 7", True), ("1. **Sum:** 3 + 4 = 7", True), ("*Step:* 3 + 4 = 8", False)]
+READ += [("a) 3 + 4 = 7", True), ("Total (in dollars) 3 + 4 = 7", True)]
 READ += [("9" * 30 + " + 1 = 1" + "0" * 30, None)]
 NOT_READ = """
-2x -3 = 7; a3 + 4 = 7; 3 + 4 = 7x; 3 + 4 == 7; x = 7; 7 = 7; (3 + 4) * 2 = 14; 2 ** 3 + 1 = 9; 2 + 2 = 1 + 3
-3 + 4 = 7 + 2 = 9; 3 + 4 = 2^3; 50 * 20% = 10; 5 - 3 = 20%; 1e9999999 + 1 = 2; 1 + 1 = 2e99; 1,2345 + 1 = 3; 3 + 4 = ?
+2x -3 = 7; a3 + 4 = 7; 3 + 4 = 7x; 3 + 4 == 7; x = 7; 7 = 7; (3 + 4) * 2 = 14; 2 ** 3 + 1 = 9; n * 3 + 1 = 4
+2 + 2 = 1 + 3; 3 + 4 = 7 + 2 = 9; 3 + 4 = 2^3; 50 * 20% = 10; 5 - 3 = 20%; 1e9999999 + 1 = 2; 1 + 1 = 2e99
+1,2345 + 1 = 3; 3 + 4 = ?
 10 – 3 + 2 = 9; 3 ⋅ 4 + 1 = 13; √16 + 3 = 7; sqrt(16) + 3 = 7; x_1 + 2 = 5; 7 % 4 + 1 = 4; 7 mod 4 + 1 = 4
 9 - 1 = 2³; 11 / 2 = 5½; 11 / 2 = 5 1/2; 10:30 + 1 = 31; 1/2 of 10 + 2 = 7; 3 times 4 + 2 = 14; 10 + 1 = 11:30
 3 + 4 = 7\\sqrt2; \\frac{1}{2} + 1 = 2; 3 + 4 = 7\\pi; 1 + 1 = 2\\,00; 1 + 1 = 2’000; 500 + 500 = 1 000; = = = 1
@@ -96,6 +100,11 @@ ANSWERS += [("It is - 3.", "- 3", -3, 1.0), ("- 3", "- 3", 3, 1.0), ("COVID-19",
 ANSWERS += [("At 10:30.", "30", 30, 0.0), (r"In 3 steps, 7\sqrt2", "7", 7, 0.0)]
 ANSWERS += [("It is 5 x 10^3.", "5 x 10^3", 5000, 1.0), (r"\boxed{14} in 3 steps", "14", 14.0, 1.0)]
 ANSWERS += [(r"\boxed{}", "}", 14, 0.0), ("14 or 15, see x2", "15", 14, 0.0), ("None.", None, 14, 0.0)]
+ANSWERS += [("It is 0.5%.", "0.5", "50%", 0.0), ("It is 5000%.", "5000", "50%", 0.0), ("It is 50%.", "50", "50%", 1.0)]
+ANSWERS += [("So 20. It is 3pm", "3", 20, 0.0), ("It is 7: 1e3", "1", 7, 0.0), ("14, on the 15th", "15", 14, 0.0)]
+ANSWERS += [(r"It is \frac34.", r"\frac34", "3/4", 1.0), (r"\boxed{\frac{-3}{4}}", r"\frac{-3}{4}", "-3/4", 1.0)]
+ANSWERS += [(r"It is \frac{-3}{4}.", r"\frac{-3}{4}", r"\frac{-3}{4}", 1.0), ("It is €5.", "€5", "£5", 1.0)]
+ANSWERS += [(r"\boxed{5}, as \boxed{} asks", "5", Decimal("5"), 1.0)]
 ANSWERS += [("14", "14", "so\n#### 14", 1.0), ("14", "14", r"It is \boxed{14}.", 1.0)]
 
 
@@ -121,6 +130,7 @@ def test_thoughts_are_not_read():
     [
         ({}, "got no column 'answer', only other"),
         ({"answer": ["seven"]}, "row 0 of column 'answer' is 'seven', expected a number or a text with one"),
+        ({"answer": ["27 apples"]}, "it is not one number"),
         ({"answer": [7], "lines": 0}, "`lines` is 0, expected 1 to 32"),
     ],
 )

@@ -206,6 +206,7 @@ def test_the_schema_is_a_column_of_texts_or_objects_or_one_for_all_rows():
             "'https://example.com/a.json' leads out of it",
         ),
         ({"anyOf": [{"$ref": "#/$defs/A"}]}, "'#/\\$defs/A' leads out of it"),
+        ({"properties": {"a": False}}, "its property 'a' is false"),
     ],
 )
 def test_a_schema_that_is_not_valid_or_leads_out_of_itself_is_an_error_with_its_row(schema, message):
@@ -241,6 +242,13 @@ def test_what_takes_too_long_or_is_too_deep_is_not_judged_and_said_once(text, sc
         assert json_schema([text, RIGHT], schema=[schema, PRODUCT]) == [[], judged(RIGHT, PRODUCT)]
         assert json_schema_reward([text], schema=[schema]) == [None]
     assert caplog.text.count("json_schema did not judge an answer") == 1
+
+
+@pytest.mark.parametrize(
+    ("value", "step", "right"), [("19.99", 0.01, 1), ("0.075", 0.01, 0), ("1e300", 5, 1), ("7", 5, 0)]
+)
+def test_multiples_are_those_of_decimals(value, step, right):
+    assert rewards(f'{{"a": {value}}}', {"properties": {"a": {"multipleOf": step}}})["a"] == right
 
 
 def test_a_long_number_in_a_schema_is_a_number():

@@ -16,9 +16,15 @@ EQUAL = [
     ("thousands", [(form, "1234567") for form in ("1,234,567", r"1{,}234{,}567", r"1,\!234,\!567", r"1\,234\,567")]),
     ("thousands with spaces", [("1 234 567", "1234567"), ("1\u202f234", "1234"), ("(1{,}800, 5)", "(1800,5)")]),
     ("decimals", [("5", "5.0"), ("0.5", ".5"), ("-0.25", "\N{MINUS SIGN}0.25"), ("0.0000672", r"6.72\times10^{-5}")]),
-    ("fractions", [(r"\frac12", "1/2"), (r"-\dfrac{3}{4}", "-0.75"), (r"2\frac13", "7/3")]),
+    (
+        "fractions",
+        [(r"\frac12", "1/2"), (r"-\dfrac{3}{4}", "-0.75"), (r"2\frac13", "7/3"), (r"\frac{-3}{4}", "-0.75")],
+    ),
     ("percentages", [(r"50\%", "50 %"), (r"12.5\%", r"\frac{25}{2}\%")]),
-    ("a unit that one box leaves out", [(r"2400 \mbox{ cm}^2", "2400"), (r"4\pi\text{ m}", r"4\pi")]),
+    (
+        "a unit that one box leaves out",
+        [(r"2400 \mbox{ cm}^2", "2400"), (r"4\pi\text{ m}", r"4\pi"), (r"5\text{ Ω}", "5")],
+    ),
     ("units that are the same", [(r"2400\text{ cm}^2", r"2400\,\mbox{cm}^{2}"), (r"20\%\text{ increase}", r"20\%")]),
     (
         "degrees",
@@ -37,7 +43,7 @@ EQUAL = [
     ("matrices", [(r"\begin{pmatrix} 1 \\ 2 \end{pmatrix}", r"\begin{pmatrix} 1 \\ \frac42 \end{pmatrix}")]),
     ("polynomials", [("x^3+125", "(x+5)(x^2-5x+25)"), ("x^2+xy+y^2", "y^2+yx+x^2"), ("x(x+1)", "x^2+x")]),
     ("complex numbers", [("1-12i", r"-12\mathrm{i}+1"), (r"\frac{1}{1+i}", r"\frac{1-i}{2}"), ("2", "(1+i)(1-i)")]),
-    ("closed forms", [(r"\sqrt2+\sqrt3", r"\sqrt{5+2\sqrt6}"), (r"\binom{52}{5}", r"\frac{52!}{47!5!}")]),
+    ("closed forms", [(r"\sqrt2+\sqrt3", r"\sqrt{5+2\sqrt6}"), (r"\dbinom{52}{5}", r"\frac{52!}{47!5!}")]),
     ("functions", [(r"\sin 1", r"\cos(\frac{\pi}{2}-1)"), (r"\log_2 10", r"\log_{2}(10)"), ("|x|", r"\sqrt{x^2}")]),
     ("relations", [("x<3", "3>x"), (r"x \le 3", r"3 \geq x"), ("x^2+y^2=1", "y^2+x^2-1=0")]),
 ]

@@ -126,7 +126,7 @@ def test_the_share_of_completions_without_an_answer_is_logged():
 
 def test_without_math_verify_the_error_says_what_to_install(monkeypatch):
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
-    with pytest.raises(ImportError, match=r'pip install "tempo_trl\[math-verify\]"'):
+    with pytest.raises(ImportError, match=r'pip install "trl\[math-verify\]"'):
         math_reward([boxed("5")], ["5"])
 
 

@@ -34,8 +34,22 @@ def test_it_is_the_mean_of_the_criteria():
 
 
 def test_criteria_that_were_not_judged_are_left_out_and_none_at_all_is_none():
-    rows = [SpanReward("a", 1.0), SpanReward("b", None)], [SpanReward("a", math.nan), SpanReward("b", 0.5)]
-    assert returning(*rows, [], [SpanReward("a", None)])([""] * 4) == [1.0, 0.5, None, None]
+    rows = [SpanReward("a", 1.0), SpanReward("b", None)], [], [SpanReward("a", None)]
+    assert returning(*rows)([""] * 3) == [1.0, None, None]
+
+
+@pytest.mark.parametrize(
+    ("spans", "message"),
+    [
+        ([SpanReward("a", 1.0, 0, 1), SpanReward("a", 0.0, 1, 2)], "row 0: .* have one name"),
+        ([SpanReward("a", 1.0, 5, 999)], "the place of 'a' must have"),
+        ([SpanReward("a", math.nan)], "the reward of 'a' must be a finite number"),
+        ([("a", 1.0)], "expected a SpanReward"),
+    ],
+)
+def test_what_span_credit_refuses_is_refused(spans, message):
+    with pytest.raises(ValueError, match=f"^judged_reward.*{message}"):
+        returning(spans)(["xyz"])
 
 
 @given(st.integers(1, 60), st.booleans())

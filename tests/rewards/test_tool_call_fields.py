@@ -131,6 +131,20 @@ def test_extra_calls_are_wrong_where_they_stand():
     assert judged(written(*[CLOCK] * 30), [CLOCK] * 3)["extra_calls"] == (0.0, [one] * 16)
 
 
+def test_an_extra_call_that_is_not_in_the_text_has_no_place_beside_one_that_is():
+    calls = [{"type": "function", "function": call} for call in (CLOCK, WEATHER)]
+    message = {"role": "assistant", "content": "", "tool_calls": calls}
+    one = written(CLOCK, end="")
+    assert judged(one + END, [], [[message]]) == {"extra_calls": (0.0, [one])}
+
+
+def test_a_call_without_a_name_stands_where_it_is_written():
+    unnamed = {"name": "", "arguments": {"a": 1}}
+    message = {"role": "assistant", "content": "", "tool_calls": [{"type": "function", "function": unnamed}]}
+    one = written(unnamed, end="")
+    assert judged(one + END, [], [[message]]) == {"extra_calls": (0.0, [one])}
+
+
 def test_in_order_the_first_call_is_compared_with_the_first_and_unordered_with_the_best():
     text, other = written(CLOCK, WEATHER), {"name": "weather", "arguments": {"city": "Rome", "days": 3}}
     assert judged(text, [WEATHER, CLOCK])["name"][0] == 0.0

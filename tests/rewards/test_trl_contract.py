@@ -25,6 +25,7 @@ def test_an_empty_batch_has_no_rewards(reward):
 COMPLETIONS = [("5", "5"), ([{"role": "assistant", "content": "5"}, {"role": "tool", "content": "6"}], "5")]
 COMPLETIONS += [([{"role": "assistant", "content": "6"}, {"role": "assistant", "content": "5"}], "5")]
 COMPLETIONS += [([{"role": "assistant", "content": "5"}, {"role": "assistant", "content": None}], "")]
+COMPLETIONS += [([{"role": "assistant", "content": [{"type": "text", "text": "5"}]}], "5")]
 COMPLETIONS += [([{"role": "user", "content": "5"}], ""), ([], "")]
 
 
