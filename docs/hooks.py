@@ -154,7 +154,7 @@ def front_sections() -> list[tuple[str, str, list[str]]]:
     from tempo_trl.methods import METHODS
 
     places, listed = names_of("tempo_trl"), {name for *_, names in FRONT for name in names}
-    classes = [class_of(path) for method in METHODS.values() for path in (method.trainer, method.config)]
+    classes = [last(path) for method in METHODS.values() for path in (method.trainer, method.config)]
     others = [name for name in dict.fromkeys([*classes, *places]) if name in places and name not in listed]
     return [(title, about, [places[name] for name in names or others]) for title, about, names in FRONT]
 
@@ -296,15 +296,14 @@ def methods_table() -> str:
 
     pages = {name: f"../{PAGES_OF_METHODS.get(name, f'methods/{name}.md')}" for name in METHODS}
     rows = [
-        f"| [`{name}`]({pages[name]}) | {method.label} | `{class_of(method.trainer)}` | {paper_of(method.paper)} |"
+        f"| [`{name}`]({pages[name]}) | {method.label} | `{last(method.trainer)}` | {paper_of(method.paper)} |"
         for name, method in METHODS.items()
     ]
     return "\n".join(["| `method:` | name | trainer | paper |", "|---|---|---|---|", *rows])
 
 
-def class_of(path: str) -> str:
-    """`TEMPOTrainer` of ours, `trl.GRPOTrainer` of TRL's."""
-    return path.rpartition(".")[2] if path.startswith("tempo_trl") else path
+def last(path: str) -> str:
+    return path.rpartition(".")[2]
 
 
 def paper_of(address: str) -> str:

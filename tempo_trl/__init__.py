@@ -16,6 +16,7 @@ warn_of_another_trl()
 if TYPE_CHECKING:  # editors and type checkers do not run `__getattr__`
     from tempo_trl.credit.batch import Batch, Credit
     from tempo_trl.methods.gigpo import GiGPOConfig, GiGPOTrainer
+    from tempo_trl.methods.grpo import HEPOConfig, HEPOTrainer, PlainGRPOConfig, PlainGRPOTrainer
     from tempo_trl.methods.grpo_lambda import GRPOLambdaConfig, GRPOLambdaTrainer
     from tempo_trl.methods.hgpo import HGPOConfig, HGPOTrainer
     from tempo_trl.methods.ppo import PPOConfig, PPOTrainer
@@ -37,7 +38,6 @@ _PUBLIC = {
     for method in METHODS.values()
     for path in (method.config, method.trainer)
     for module, _, name in [path.rpartition(".")]
-    if module.startswith("tempo_trl.")
 }
 
 __all__ = [
@@ -47,10 +47,14 @@ __all__ = [
     "GRPOLambdaTrainer",
     "GiGPOConfig",
     "GiGPOTrainer",
+    "HEPOConfig",
+    "HEPOTrainer",
     "HGPOConfig",
     "HGPOTrainer",
     "PPOConfig",
     "PPOTrainer",
+    "PlainGRPOConfig",
+    "PlainGRPOTrainer",
     "PrefixBaselineConfig",
     "PrefixBaselineTrainer",
     "SpanCreditConfig",

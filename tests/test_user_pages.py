@@ -10,8 +10,6 @@ import torch
 from packaging.specifiers import SpecifierSet
 from packaging.version import Version
 
-from tempo_trl.runs.metrics import METRICS
-
 from .test_words import python_texts
 
 REPOSITORY = Path(__file__).parents[1]
@@ -73,8 +71,3 @@ def test_versions_tested_together_are_those_that_the_makefile_installs_and_the_p
     oldest = re.search(r">=([\d.]+)", needed["transformers"])[1]
     assert oldest in table["transformers"]  # the lower bound is the version of the second stack
     assert all(f":: Python :: {version}" in setup["metadata"]["classifiers"] for version in table["Python"])
-
-
-def test_the_glossary_names_metrics_that_are_logged():
-    page = (DOCS / "reference" / "glossary.md").read_text()
-    assert set(re.findall(r"`((?:tempo|spans|rollout)/\w+)`", page)) <= set(METRICS)

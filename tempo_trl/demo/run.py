@@ -13,10 +13,10 @@ import pandas as pd
 import pyarrow as pa
 
 from tempo_trl.demo.answers import MEASURE, held_out_orders, orders_of, right_fields
-from tempo_trl.methods import METHODS, method_label
+from tempo_trl.methods import method_label
 from tempo_trl.runs.files import write_atomically
 from tempo_trl.runs.log import STATE, training_log
-from tempo_trl.runs.recipes import read_recipe, recipe_path
+from tempo_trl.runs.recipes import recipe_path
 
 RECIPES = "smollm2-135m/orders"
 SECONDS, QUICK_SECONDS = 220, 30  # of training; the rest of the six minutes loads, evaluates and draws
@@ -77,9 +77,8 @@ class Run:
             "num_generations_eval": 1,
             "per_device_eval_batch_size": self.held_out,
             "save_steps": SAVE_EVERY,
+            "log_trees_steps": 1,
         }
-        if not METHODS[read_recipe(recipe)["method"]].trainer.startswith("trl."):  # TRL's trainer records no trees
-            fields["log_trees_steps"] = 1
         fields |= QUICK if self.quick else {}
         flags = [text for key, value in fields.items() for text in (f"--{key}", str(value))]
         module = "tempo_trl.launch.timed_training"

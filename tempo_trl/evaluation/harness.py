@@ -53,6 +53,8 @@ def dataset(benchmark: str, **metadata: str) -> dict[str, "Dataset"]:
     known = {name: metadata[name] for name in (*WORDS, "data_dir") if name in metadata}
     rows = _rows(benchmark, Settings(model="", **known))
     prompts = rows["prompt"][:]
+    if max(map(len, prompts), default=0) > 2:
+        raise ValueError(f"{benchmark} has prompts with examples, which lm-eval cannot ask. Use `tempo-trl evaluate`.")
     system = [messages[0]["content"] if messages[0]["role"] == "system" else "" for messages in prompts]
     user = [messages[-1]["content"] for messages in prompts]
     return {"test": rows.add_column("system", system).add_column("user", user)}

@@ -20,7 +20,7 @@ from tempo_trl.runs.results import is_before, of_other_weights, read_results
 # not published, and neither is training_args.bin, a pickle, which is unsafe to load and may contain secrets.
 PATTERNS = (
     *WEIGHTS,
-    *("README.md", "*.json", "*.jinja", "*.model", "*.txt", "*.py"),
+    *("README.md", "*.json", "*.jinja", "additional_chat_templates/*.jinja", "*.model", "*.txt", "*.py"),
     *("evaluation/*.json", f"{FOLDER}/*.json", f"{FOLDER}/*.yaml", CURVES, TREE),
 )
 

@@ -35,7 +35,6 @@ class TrainParser(TrlParser):
     def __init__(self, method: str):
         types = [TrainArguments, class_of(method, "Config"), ModelConfig, DatasetMixtureConfig]
         super().__init__(types, prog="tempo-trl train", allow_abbrev=False)
-        self.set_defaults(**METHODS[method].defaults)
         self.method = method
         self.hints = {name: hint for kind in types for name, hint in get_type_hints(kind).items()}
 
@@ -102,7 +101,7 @@ def parse(argv: list[str]) -> RunArguments:
     if arguments.model.model_name_or_path is None and script.task not in BUILT_IN:
         raise ValueError("got no model. Set `model_name_or_path` to a folder or to a model on the Hub.")
     settings = import_module("tempo_trl.trainers.settings")  # here, because `--help` must not wait for torch
-    settings.refuse_what_cannot_train(arguments.training)  # also for methods that use TRL's own trainer
+    settings.refuse_what_cannot_train(arguments.training)
     return arguments
 
 

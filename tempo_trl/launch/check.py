@@ -11,7 +11,7 @@ from accelerate.commands import launch
 from trl import GRPOConfig
 
 from tempo_trl.launch.arguments import launch_arguments, parse
-from tempo_trl.launch.train import run_inputs
+from tempo_trl.launch.train import checkpoint_to_resume, run_inputs
 from tempo_trl.rollout.config_fields import EntropyTreeFields, FixedTreeFields
 from tempo_trl.rollout.tree_requirements import check_trees_can_grow
 
@@ -34,6 +34,7 @@ def check(argv: list[str]) -> None:
         with patch.object(GRPOConfig, "world_size", processes):
             arguments = parse([*launched.training_script_args, "--use_cpu", "true"])
         train_dataset = run_inputs(arguments)["train_dataset"]
+        checkpoint_to_resume(arguments.training)
         folder = Path(arguments.training.output_dir).absolute()
         TemporaryDirectory(dir=next(path for path in (folder, *folder.parents) if path.exists())).cleanup()
     except (OSError, ImportError) as error:

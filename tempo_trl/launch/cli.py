@@ -2,14 +2,18 @@
 
 import argparse
 import importlib
+import os
 import platform
+import shlex
 import subprocess
 import sys
 from collections.abc import Callable
+from unittest.mock import patch
 
 from tempo_trl.evaluation.settings import EXAMPLES, add_flags
 from tempo_trl.methods import METHODS
 from tempo_trl.runs.printing import replace_unprintable
+from tempo_trl.runs.record import COMMAND
 from tempo_trl.version import __version__, package_versions
 
 TRAINING = """\
@@ -151,7 +155,8 @@ def train(argv: list[str]) -> int:
         return 0
     arguments = importlib.import_module("tempo_trl.launch.arguments").launch_arguments(argv)
     try:
-        importlib.import_module("accelerate.commands.launch").launch_command(arguments)
+        with patch.dict(os.environ, {COMMAND: shlex.join(argv)}):  # of the record, with the launcher's flags
+            importlib.import_module("accelerate.commands.launch").launch_command(arguments)
     except subprocess.CalledProcessError as failure:
         return failure.returncode  # the run has printed its own traceback
     return 0

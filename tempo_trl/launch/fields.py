@@ -83,8 +83,8 @@ class TrainArguments(ScriptArguments):
             public methods are the tools of the policy.
 
     Raises:
-        ValueError: an unknown method, task, style or reward; no reward; no training data; a field for benchmarks
-            without a benchmark.
+        ValueError: an unknown method, task, style or reward; no reward; no training data; a field that the data do not
+            read.
     """
 
     method: str = field(default="tempo", metadata={"help": f"Trainer and config, one of: {', '.join(METHODS)}."})
@@ -120,15 +120,21 @@ class TrainArguments(ScriptArguments):
         self._check_benchmark(BENCHMARKS.get(self.task))
 
     def _check_benchmark(self, benchmark: "Benchmark | None") -> None:
-        given = [name for name in _BENCHMARK_FIELDS if getattr(self, name) not in (None, False)]
-        if given and benchmark is None:
-            expected = f"a benchmark: {', '.join(BENCHMARKS)}"
-            raise ValueError(f"got {', '.join(given)} with `task` = {self.task!r}, expected as `task` {expected}.")
+        unread = () if benchmark else _OF_BENCHMARKS
+        if self.task:
+            unread += _OF_DATASETS if benchmark else (*_OF_DATASETS, *_OF_SPLITS)
+        defaults = {name: type(self).__dataclass_fields__[name].default for name in unread}
+        given = ", ".join(name for name, default in defaults.items() if getattr(self, name) != default)
+        if given:
+            known = f"The benchmarks are {', '.join(BENCHMARKS)}."
+            raise ValueError(f"got {given} with `task` = {self.task!r}, which does not read it. Remove it. {known}")
         if benchmark and benchmark.train_split is None and self.train_file is None:
             raise ValueError(f"`task` is {self.task!r}, which has no training split. Set `train_file`.")
 
 
-_BENCHMARK_FIELDS = ("train_file", "eval_file", "system_prompt", "instruction", "prompt_style", "drop_leaked_rows")
+_OF_BENCHMARKS = ("train_file", "eval_file", "system_prompt", "instruction", "prompt_style", "drop_leaked_rows")
+_OF_DATASETS = ("dataset_config", "dataset_streaming")
+_OF_SPLITS = ("dataset_train_split", "dataset_test_split")
 
 
 def expect_one_of(name: str, value: str, known: Collection[str], otherwise: str | None = None) -> None:

@@ -60,16 +60,13 @@ def run_inputs(arguments: RunArguments) -> dict:
 
     Raises:
         ImportError: the package that a reward function needs is not installed.
-        ValueError: a function cannot be imported, the method does not read it or lacks one, or a reward function needs
-            a column that the data do not have.
+        ValueError: a function cannot be imported, the method does not read it or lacks one, has more or fewer weights,
+            or a reward function needs a column that the data do not have.
     """
     from tempo_trl.trainers.run import refuse_missing_extras  # here, because `--help-fields` must not wait for torch
 
     functions = {"reward_funcs": load_rewards(arguments.script), **load_functions(arguments.script)}
-    of_places = [functions.get(name, []) for name in ("step_reward_funcs", "span_reward_funcs")]
-    trainer = class_of(arguments.script.method, "Trainer")
-    if hasattr(trainer, "check_functions"):  # TRL's own has none
-        trainer.check_functions(*of_places)
+    of_places = class_of(arguments.script.method, "Trainer").check_functions(arguments.training, **functions)
     refuse_missing_extras(functions["reward_funcs"])
     train_dataset, eval_dataset = load_datasets(arguments)
     rewards = filter(callable, sum(of_places, functions["reward_funcs"]))
@@ -130,7 +127,6 @@ def run(arguments: RunArguments, argv: Sequence[str] = (), callbacks: "list[Trai
     from tempo_trl.hub.pushing import begin_pushing, push, try_to_write_card
     from tempo_trl.runs.record import record_run
     from tempo_trl.runs.redaction import move_token_to_environment
-    from tempo_trl.trainers.checks import refuse_a_run_without_a_step
 
     training_args, output_dir = arguments.training, Path(arguments.training.output_dir)
     checkpoint, dataset_name = checkpoint_to_resume(training_args), _dataset_name(arguments.script)
@@ -145,7 +141,6 @@ def run(arguments: RunArguments, argv: Sequence[str] = (), callbacks: "list[Trai
     if trainer.hub_model_id is not None:  # the main process of a run that pushes
         begin_pushing(trainer)
     result = trainer.train(resume_from_checkpoint=checkpoint)
-    refuse_a_run_without_a_step(trainer)  # also for methods that use TRL's own trainer
     trainer.log_metrics("train", result.metrics)
     trainer.save_metrics("train", result.metrics)
     trainer.save_state()
@@ -156,6 +151,7 @@ def run(arguments: RunArguments, argv: Sequence[str] = (), callbacks: "list[Trai
         metrics = trainer.evaluate()
         trainer.log_metrics("eval", metrics)
         trainer.save_metrics("eval", metrics)
+        trainer.save_state()  # again, with the evaluation in the log
     if training_args.push_to_hub:
         push(trainer, dataset_name)
     end(trainer)

@@ -3,8 +3,6 @@
 The table is plain data and imports nothing, so every subpackage may read it: training, reports, model cards, help.
 """
 
-from collections.abc import Iterable
-from itertools import cycle
 from typing import NamedTuple
 
 
@@ -15,16 +13,12 @@ class Method(NamedTuple):
     Args:
         label: Name in tables, figures and reports.
         trainer: Dotted path of its trainer, imported on first use. Its configuration has `Config` for `Trainer`.
-        colour: Colour of its curves, as `#RRGGBB` from the palette of Okabe and Ito; an unused one if empty.
         paper: Link to the paper; empty for our own method.
-        defaults: Fields of the config for which the method has its own default.
     """
 
     label: str
     trainer: str
-    colour: str = ""
     paper: str = ""
-    defaults: dict = {}
 
     @property
     def config(self) -> str:
@@ -38,7 +32,6 @@ METHODS = {
     "tempo": Method(
         label="TEMPO",
         trainer="tempo_trl.methods.tempo.TEMPOTrainer",
-        colour="#0072B2",
         paper=f"{PAPERS}/2509.18314",
     ),
     "prefix_baseline": Method(
@@ -51,16 +44,13 @@ METHODS = {
     ),
     "grpo": Method(
         label="GRPO",
-        trainer="trl.GRPOTrainer",
-        colour="#D55E00",
+        trainer="tempo_trl.methods.grpo.PlainGRPOTrainer",
         paper=f"{PAPERS}/2402.03300",
     ),
     "hepo": Method(
         label="HEPO",
-        trainer="trl.GRPOTrainer",
-        colour="#CC79A7",
+        trainer="tempo_trl.methods.grpo.HEPOTrainer",
         paper=f"{PAPERS}/2506.01939",
-        defaults={"top_entropy_quantile": 0.2},
     ),
     "grpo_lambda": Method(
         label="GRPO-lambda",
@@ -79,7 +69,6 @@ METHODS = {
     "ppo": Method(
         label="PPO",
         trainer="tempo_trl.methods.ppo.PPOTrainer",
-        colour="#009E73",
         paper=f"{PAPERS}/1707.06347",
     ),
     "gigpo": Method(
@@ -98,15 +87,7 @@ METHODS = {
     ),
 }
 
-LEFT_OVER = ("#E69F00", "#56B4E9", "#000000", "#F0E442")  # of the palette, for methods without a colour of their own
-
 
 def method_label(method: str) -> str:
     """Name of a method in tables, figures and reports. Any other label is returned unchanged."""
     return METHODS[method].label if method in METHODS else method
-
-
-def method_colours(methods: Iterable[str]) -> dict[str, str]:
-    """A colour per method: its own, or an unused one."""
-    left_over = cycle(LEFT_OVER)
-    return {m: (METHODS[m].colour if m in METHODS else "") or next(left_over) for m in dict.fromkeys(methods)}

@@ -3,7 +3,8 @@
 import base64
 import hashlib
 import html
-from collections.abc import Sequence
+import re
+from collections.abc import Iterator, Sequence
 from importlib.resources import files
 from typing import NamedTuple
 
@@ -24,8 +25,8 @@ MAX_CRITERIA = 200  # of a run; a model may write names of its own
 SCRIPTS = ("page.js", "tree.js", "turns.js", "criteria.js", "credit.js", "charts.js")
 CURVES = ("reward", "eval_reward", "completions/mean_length", *METRICS)
 NOTHING = (
-    "No trees were recorded. The trainers of this package record them if log_trees_steps > 0; TRL's own trainer does "
-    "not. The logged metrics are shown below."
+    "No trees were recorded. The trainers of this package record them if log_trees_steps > 0, TRL's own does not. The "
+    "logged metrics are shown below."
 )
 
 
@@ -129,16 +130,24 @@ def _token(token: NamedTuple, summary: CreditSummary) -> dict:
 def curves(runs: Sequence[RecordedRun]) -> list[dict]:
     """For each metric a line per name of a curve, which is the method, with a band if several runs have it."""
     found = []
-    for key in CURVES:
+    for key, metric in _logged(runs):
         by_name: dict[str, list[Curve]] = {}
         for run in runs:
-            curve = read_curve(run.log, key)
+            curve = read_curve(run.log, metric)
             if curve is not None:
                 by_name.setdefault(run.curve, []).append(curve)
         if by_name:
             lines = [_line(name, own) for name, own in by_name.items()]
-            found.append({"title": key, "help": METRICS.get(key, "").replace("\\|", "|"), "lines": lines})
+            found.append({"title": metric, "help": METRICS.get(key, "").replace("\\|", "|"), "lines": lines})
     return found
+
+
+def _logged(runs: Sequence[RecordedRun]) -> Iterator[tuple[str, str]]:
+    """The metrics that the runs have logged, each after its key: `spans/NAME/mean` for `spans/city/mean`."""
+    names = dict.fromkeys(name for run in runs for entry in run.log for name in entry)
+    for key in CURVES:
+        pattern = re.compile(re.escape(key).replace("NAME", ".+").replace("_L", r"_\d+"))
+        yield from ((key, name) for name in names if pattern.fullmatch(name))
 
 
 def _line(name: str, own: Sequence[Curve]) -> dict:

@@ -114,7 +114,7 @@ def _gold(value: Any) -> Readings | None:
 
 
 def _readings(text: str) -> Readings:
-    """What a text says as a number and as a share: `50%` is 50 and 0.5, `50` is 50 as both. Empty if it is not a number."""
+    """What a text says as a number and as a share: `50%` is 50 and 0.5, `50` both times 50. Empty without a number."""
     number = plain_number(_PERCENT.sub("", re.sub("[€£]", "", text)))
     share = number / 100 if number is not None and _PERCENT.search(text) else number
     return set() if number is None else {("number", number), ("share", share)}

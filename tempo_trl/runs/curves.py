@@ -6,7 +6,6 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tempo_trl.methods import METHODS
 from tempo_trl.runs.statistics import student_interval
 
 PANELS = {
@@ -66,7 +65,7 @@ def curves_png(log: list[dict]) -> bytes | None:
     figure = Figure(figsize=(3.2 * len(found), 2.6), layout="constrained")
     for axes, (title, curve) in zip(figure.subplots(1, len(found), squeeze=False)[0], found.items(), strict=True):
         marker = "." if len(curve.steps) < 20 else ""
-        axes.plot(curve.steps, curve.value, color=METHODS["tempo"].colour, linewidth=1.5, marker=marker)
+        axes.plot(curve.steps, curve.value, color="#0072B2", linewidth=1.5, marker=marker)
         axes.set_title(title, fontsize="medium")
         axes.set_xlabel("step")
         axes.grid(alpha=0.3)

@@ -19,7 +19,8 @@ class Run:
     The run in one folder.
 
     Args:
-        method: `tempo`, `grpo`, ..., or the given label; without a record the folder's name.
+        method: `tempo`, `grpo`, ..., or the given label; without a record the folder's name, or the path if another
+            folder has that name.
         model: Name of the trained model, in lower case and without its owner; None if unknown.
         trained_on: Task or dataset; None if unknown.
         log: Trainer's `log_history`, empty without training.
@@ -55,7 +56,9 @@ def read_runs(folders: Sequence[str | Path], labels: Sequence[str] | None = None
     twice = next((path for path, place in zip(paths, places, strict=True) if places.count(place) > 1), None)
     if twice:
         raise ValueError(f"got {twice} twice, which would count as two independent runs. Give it once.")
-    return [_read_run(path, label) for path, label in zip(paths, labels or [None] * len(paths), strict=True)]
+    names = [place.name for place in places]
+    unlike = [str(path) if names.count(name) > 1 else name for path, name in zip(paths, names, strict=True)]
+    return [_read_run(*run) for run in zip(paths, labels or [None] * len(paths), unlike, strict=True)]
 
 
 def names_of(runs: Sequence[Run]) -> list[str]:
@@ -82,13 +85,13 @@ def _has_record(folder: Path) -> bool:
     return (folder / RECORD_FOLDER / RECORD).is_file()
 
 
-def _read_run(folder: Path, label: str | None) -> Run:
+def _read_run(folder: Path, label: str | None, name: str) -> Run:
     home, log, results = _home(folder), training_log(folder), read_results(folder)
     record = read_record(home) if _has_record(home) else {}
     if not (record or log or results or recorded_steps(folder)):
         expected = f"trainer_state.json in it or in its checkpoints, {FOLDER}/*.json, or {RECORD_FOLDER}/{RECORD}"
         raise ValueError(f"{folder} is not the folder of a run, expected {expected}.")
-    identity = _of_record(record) if record else {"method": place_of(folder).name}
+    identity = _of_record(record) if record else {"method": name}
     identity |= {"method": label} if label else {}
     started = record.get("started", "") if home == place_of(folder) else ""
     return Run(folder, **identity, log=log, results=results, settings=record.get("config") or {}, started=started)

@@ -53,7 +53,12 @@ READERS = {
 
 
 def checked_functions(
-    argument: str, given: list | Callable | str | None, are_read: bool, trainer: str, are_needed: bool = False
+    argument: str,
+    given: list | Callable | str | None,
+    weights: list[float] | None,
+    are_read: bool,
+    trainer: str,
+    are_needed: bool = False,
 ) -> list:
     """
     The functions of `step_reward_funcs` or `span_reward_funcs` as a list.
@@ -63,6 +68,8 @@ def checked_functions(
             Name of the argument.
         given:
             What the user passed: one function or several.
+        weights (`list[float]`, *optional*):
+            Weight of each function.
         are_read (`bool`):
             Whether the trainer's credit may depend on them.
         trainer (`str`):
@@ -72,7 +79,7 @@ def checked_functions(
 
     Raises:
         ValueError: if there are any, and they would not be used, or one cannot be called; if there is none, and the
-            method needs one.
+            method needs one; if there are more or fewer weights than functions.
     """
     functions = given if isinstance(given, list) else [] if given is None else [given]
     if functions and not are_read:
@@ -85,6 +92,9 @@ def checked_functions(
             f"`{argument}` must be a function that returns lists of SpanReward, or a list of such functions, got "
             f"{wrong[0] if wrong else 'none'}. Pass one, or use TRL's GRPOTrainer for rewards without a place."
         )
+    if weights is not None and len(weights) != len(functions):
+        field = f"{argument.removesuffix('_funcs')}_weights"
+        raise ValueError(f"`{field}` must have {len(functions)} numbers, one per function, got {len(weights)}.")
     return functions
 
 
@@ -156,17 +166,11 @@ class RewardFunctions:
             Their names. Of equal ones the later are numbered.
         weights (`list[float]`, *optional*):
             Weight of each function. Defaults to 1 each.
-
-    Raises:
-        ValueError: if the weights do not fit the functions.
     """
 
     argument: str  # its name
 
     def __init__(self, trainer: GRPOTrainer, functions: list, names: Iterable[str], weights: list[float] | None):
-        if weights is not None and len(weights) != len(functions):
-            field = f"{self.argument.removesuffix('_funcs')}_weights"
-            raise ValueError(f"`{field}` must have {len(functions)} numbers, one per function, got {len(weights)}.")
         self._trainer, self.functions, self.names = trainer, functions, distinct_names(names)
         self.weights = [1.0] * len(functions) if weights is None else weights
         self._loop = _event_loop(trainer) if any(map(is_async_callable, functions)) else None

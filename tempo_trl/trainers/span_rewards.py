@@ -53,9 +53,6 @@ class SpanRewards(RewardFunctions):
             As in [`~tempo_trl.SpanCreditTrainer`].
         are_the_reward (`bool`):
             Whether there is no other reward, so that TRL logs the mean of the criteria.
-
-    Raises:
-        ValueError: if the weights do not fit the functions.
     """
 
     argument = "span_reward_funcs"

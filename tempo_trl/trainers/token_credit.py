@@ -147,9 +147,8 @@ class TokenCreditTrainer(RunTrainer):
         span_reward_funcs: SpanRewardFunc | list[SpanRewardFunc] | None = None,
         observation_key_func: ObservationKeyFunc | None = None,
     ):
-        name, own = type(self).__name__, self._has_own_credit()
-        refuse_a_wrong_credit_func(credit_func, own, name)
-        step_reward_funcs, span_reward_funcs = self.check_functions(step_reward_funcs, span_reward_funcs)
+        of_places = step_reward_funcs, span_reward_funcs
+        step_reward_funcs, span_reward_funcs = self.check_functions(args, credit_func, *of_places)
         if are_the_reward := bool(span_reward_funcs and reward_funcs in (None, [])):
             refuse_weights_of_no_reward(args)
             reward_funcs = [mean_of_criteria]
@@ -202,12 +201,19 @@ class TokenCreditTrainer(RunTrainer):
         return cls.credit is not TokenCreditTrainer.credit
 
     @classmethod
-    def check_functions(cls, step_reward_funcs, span_reward_funcs) -> tuple[list, list]:
-        """Both as lists. Raises ValueError for functions that the method does not read, or lacks."""
-        name, any_may = cls.__name__, not cls._has_own_credit()
-        steps = checked_functions("step_reward_funcs", step_reward_funcs, any_may or cls.reads_step_rewards, name)
-        of_spans = any_may or cls.reads_criteria, name, cls.reads_criteria
-        return steps, checked_functions("span_reward_funcs", span_reward_funcs, *of_spans)
+    def check_functions(
+        cls, args, credit_func=None, step_reward_funcs=None, span_reward_funcs=None, **others
+    ) -> tuple[list, list]:
+        """
+        The last two as lists. Raises ValueError for functions that the method does not read, or lacks, and for
+        another number of weights than of functions.
+        """
+        name, own = cls.__name__, cls._has_own_credit()
+        refuse_a_wrong_credit_func(credit_func, own, name)
+        of_steps = step_reward_funcs, getattr(args, "step_reward_weights", None), not own or cls.reads_step_rewards
+        of_spans = span_reward_funcs, getattr(args, "span_reward_weights", None), not own or cls.reads_criteria
+        steps = checked_functions("step_reward_funcs", *of_steps, name)
+        return steps, checked_functions("span_reward_funcs", *of_spans, name, cls.reads_criteria)
 
     def _check_first_batch(self, sums: dict[str, tuple[float, float]]) -> None:
         """Look at numerators and denominators of `tempo/*` of the first batch, over all ranks. Does nothing here."""

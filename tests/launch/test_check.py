@@ -88,12 +88,29 @@ def test_the_processes_are_those_that_accelerate_would_start(flags, processes, c
         ("--task medqa", ["medqa", "columns"]),
         ("--span_reward_funcs json_fields", ["`span_reward_funcs` must be None, got 1: TEMPOTrainer would not use"]),
         ("--step_reward_funcs os.getcwd", ["`step_reward_funcs` must be None, got 1: TEMPOTrainer would not use"]),
+        ("--credit_func os.getcwd", ["`credit_func` must be None, got a function"]),
+        ("--span_reward_weights 1 2", ["`span_reward_weights` must have 0 numbers, one per function, got 2"]),
+        ("--resume_from_checkpoint nowhere", ["nowhere"]),
     ],
 )
 def test_what_the_run_would_refuse_is_refused(flags, messages, rows, capsys):
     error = checked(f"{MATH} --train_file {rows} {flags}", capsys, status=2)
     assert error.startswith("tempo-trl train: error: ")
     assert all(message in error for message in messages), error
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        ("grpo --span_reward_funcs json_fields", "PlainGRPOTrainer would not use them"),
+        ("grpo --credit_func os.getcwd", "PlainGRPOTrainer has its own credit function"),
+        ("token_credit", "`credit_func` must be a function"),
+        ("tempo --dataset_config x", "got dataset_config with `task` = 'sums', which does not read it"),
+        ("tempo --dataset_train_split train[:10]", "got dataset_train_split with `task` = 'sums'"),
+    ],
+)
+def test_what_the_method_or_the_data_do_not_read_is_refused(flags, message, capsys):
+    assert message in checked(f"--config sums/base --output_dir x --method {flags}", capsys, status=2)
 
 
 @pytest.mark.parametrize(

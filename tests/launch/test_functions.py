@@ -59,6 +59,10 @@ class StubTrainer:
     def __init__(self, **given):
         self.given, self.reward_funcs, self._tokenizer = given, given["reward_funcs"], self
 
+    @classmethod
+    def check_functions(cls, args, step_reward_funcs=(), span_reward_funcs=(), **others):
+        return list(step_reward_funcs), list(span_reward_funcs)
+
     def decode(self, token_ids, **options):
         return f"{token_ids} with special tokens"
 

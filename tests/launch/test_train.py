@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 from datasets import Dataset
 from transformers.trainer_utils import get_last_checkpoint
-from trl import GRPOTrainer
 
+from tempo_trl import PlainGRPOTrainer
 from tempo_trl.data import BENCHMARKS
 from tempo_trl.demo.task import policy_path
 from tempo_trl.launch.arguments import launch_arguments, parse
@@ -48,7 +48,7 @@ def test_flags_override_the_recipe_and_the_recipe_the_defaults(tmp_path):
         ("--method grpo --td_coef 1", "`td_coef` belongs to method tempo, but this run uses method grpo"),
         ("--task maths", "`task` is 'maths', expected one of: math, gsm_hard, amc23, medqa, "),
         ("--dataset_name some/dataset", "got task and dataset_name"),
-        ("--task sums --train_file rows.jsonl", "got train_file with `task` = 'sums', expected as `task` a benchmark"),
+        ("--task sums --train_file rows.jsonl", "got train_file with `task` = 'sums', which does not read it"),
         ("--accelerate_config zero2", "`accelerate_config` is unknown"),
     ],
 )
@@ -268,7 +268,7 @@ def test_grpo_trains_on_a_dataset_by_name_with_trl_s_rewards(tiny_model, tmp_pat
     rewards = ["--reward_funcs", "get_soft_overlong_punishment", "think_format_reward", PARITY]
     argv = ["--method", "grpo", "--dataset_name", str(data), "--model_name_or_path", tiny_model, *rewards, *ON_CPU]
     trainer = build_trainer(parse([*argv, "--do_eval", "true", "--output_dir", str(tmp_path / "out")]))
-    assert type(trainer) is GRPOTrainer
+    assert type(trainer) is PlainGRPOTrainer
     assert trainer.reward_func_names == ["soft_overlong_punishment_reward", "think_format_reward", "parity"]
     assert trainer.train_dataset[0]["prompt"] == "train 0?"
     assert trainer.eval_dataset[0]["prompt"] == "test 0?"

@@ -177,7 +177,7 @@ def trainer_of(options: dict, model: str, folder: str):
     return cls(
         model,
         beside["rewards"],
-        arguments(options, folder, class_of(method.config), method.defaults),
+        arguments(options, folder, class_of(method.config)),
         questions(8, conversational=bool(world)),
         eval_dataset=questions(5, conversational=bool(world)),
         rollout_func=None if world or grows_trees(options) else scripted(beside["style"]),
@@ -192,13 +192,13 @@ def class_of(path: str) -> type:
     return getattr(import_module(module), name)
 
 
-def arguments(options: dict, folder: str, config: type, defaults: dict):
+def arguments(options: dict, folder: str, config: type):
     """The configuration: two ranks have a group and a half each, whole groups where a method grows trees."""
     rows = (8 if grows_trees(options) else 12) // int(os.environ.get("WORLD_SIZE", "1"))
     parts = options.get("steps_per_generation", options.get("gradient_accumulation_steps", 1))
     batches = {"per_device_train_batch_size": rows // parts, "per_device_eval_batch_size": rows}
     fields = {name: value for name, value in options.items() if name not in BESIDE}
-    return config(output_dir=folder, **(SETTINGS | defaults | batches | fields))
+    return config(output_dir=folder, **(SETTINGS | batches | fields))
 
 
 def questions(n: int, conversational: bool = False) -> Dataset:

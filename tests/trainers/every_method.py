@@ -34,8 +34,7 @@ FUNCTIONS = {"token_credit": {"credit_func": later_counts_more}, "span_credit": 
 def trainer_of(method: str, model: str, folder, lora: bool = False, reward=parity, dataset=None, **overrides):
     """Trainer of a method that records each scored batch in `batches`."""
     registered = method if method in METHODS else "prefix_baseline" if "baseline" in method else "tempo"
-    defaults = METHODS[registered].defaults | OPTIONS.get(method, {})
-    args = config(folder, class_of(registered, "Config"), **(defaults | overrides))
+    args = config(folder, class_of(registered, "Config"), **(OPTIONS.get(method, {}) | overrides))
     cls = type("RecordingMethod", (Recording, class_of(registered, "Trainer")), {})
     peft_config = LoraConfig(r=4, target_modules="all-linear", init_lora_weights="gaussian") if lora else None
     torch.manual_seed(0)

@@ -16,13 +16,8 @@ from .running import ACCUMULATED, run
 pytestmark = pytest.mark.matrix
 both_stacks = pytest.mark.both_stacks
 
-STOCK = ("grpo", "hepo")  # methods on TRL's own trainer
 ON_BOTH_STACKS = ("tempo", "ppo", "tempo on entropy trees")  # TRL's loss, one of our own with a critic, grown trees
-METHODS = [
-    pytest.param(method, marks=[both_stacks] * (method in ON_BOTH_STACKS))
-    for method in EVERY_METHOD
-    if method not in STOCK
-]
+METHODS = [pytest.param(method, marks=[both_stacks] * (method in ON_BOTH_STACKS)) for method in EVERY_METHOD]
 RUNS = {
     "one micro-batch": {"per_device_train_batch_size": 16},
     "two micro-batches of two groups each": ACCUMULATED,

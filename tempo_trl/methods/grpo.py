@@ -1,0 +1,92 @@
+"""GRPO and HEPO: TRL's own advantages in the loop of the other methods, to be compared with them."""
+
+import textwrap
+from dataclasses import dataclass
+
+from tempo_trl.config_help import with_help
+from tempo_trl.credit.batch import Batch, Credit
+from tempo_trl.credit.prefix_covariance import PrefixCovariance
+from tempo_trl.trainers.config import TokenCreditConfig
+from tempo_trl.trainers.token_credit import TokenCreditTrainer
+
+
+def grpo_credit(batch: Batch) -> Credit:
+    """GRPO's advantages as TRL computed them, one per completion. What prefixes explain is learned for the log."""
+    return Credit(batch.advantages, statistics=batch.pairs)
+
+
+@with_help
+@dataclass
+class PlainGRPOConfig(TokenCreditConfig):
+    """
+    Configuration class for the [`PlainGRPOTrainer`]: every field of [`~trl.GRPOConfig`], with its meaning and default,
+    and those of [`TokenCreditConfig`].
+    """
+
+
+class PlainGRPOTrainer(TokenCreditTrainer):
+    """
+    [`~trl.GRPOTrainer`], bit for bit, with what a run of the other methods has beside credit: checks before it trains,
+    exact resuming, recorded trees and `tempo/*` metrics, `tree_forward` and `skip_zero_advantages`.
+
+    Args:
+        model, reward_funcs, args, ...:
+            As for [`~trl.GRPOTrainer`], in the same order; `args` is a [`PlainGRPOConfig`].
+    """
+
+    _tag_names = ["trl", "grpo"]
+    _name = "GRPO"
+    _config_cls = PlainGRPOConfig
+    method_name = "grpo"
+
+    def _prepare_credit(self):
+        self.learned = PrefixCovariance()
+
+    def credit(self, batch):
+        return grpo_credit(batch)
+
+
+@with_help
+@dataclass
+class HEPOConfig(PlainGRPOConfig):
+    """
+    Configuration class for the [`HEPOTrainer`]: every field of [`~trl.GRPOConfig`], with its meaning and default,
+    those of [`TokenCreditConfig`], and another default of one.
+
+    Args:
+        top_entropy_quantile (`float`, *optional*, defaults to `0.2`):
+            Share of the tokens that train, those with the highest entropy.
+    """
+
+    top_entropy_quantile: float = 0.2
+
+
+class HEPOTrainer(PlainGRPOTrainer):
+    """
+    Trainer for the method of "Beyond the 80/20 Rule" (https://huggingface.co/papers/2506.01939): [`~trl.GRPOTrainer`]
+    that trains only the fifth of the tokens with the highest entropy, by `top_entropy_quantile`.
+
+    Args:
+        model, reward_funcs, args, ...:
+            As for [`~trl.GRPOTrainer`], in the same order; `args` is an [`HEPOConfig`].
+    """
+
+    _tag_names = ["trl", "hepo"]
+    _name = "HEPO"
+    _paper = {
+        "title": "Beyond the 80/20 Rule: High-Entropy Minority Tokens Drive Effective Reinforcement Learning for LLM "
+        "Reasoning",
+        "id": "2506.01939",
+        # docstyle-ignore
+        "citation": textwrap.dedent("""\
+            @article{wang2025beyond,
+                title        = {{Beyond the 80/20 Rule: High-Entropy Minority Tokens Drive Effective Reinforcement
+                                Learning for LLM Reasoning}},
+                author       = {Shenzhi Wang and Le Yu and Chang Gao and Chujie Zheng and Shixuan Liu and others},
+                year         = 2025,
+                eprint       = {arXiv:2506.01939},
+            }"""),
+    }
+
+    _config_cls = HEPOConfig
+    method_name = "hepo"
