@@ -166,7 +166,7 @@ class Credit:
             Defaults to equal weights.
         outcome (`torch.Tensor` of shape `(R,)`, *optional*):
             Advantage of the whole completion, if the method has another one than TRL: the off-policy mask reads its
-            sign. Defaults to `batch.advantages`.
+            sign. Defaults to `advantages` if these are one per completion, else to `batch.advantages`.
         criteria (`torch.Tensor` of shape `(R, K)`, *optional*):
             Advantage of each of `batch.criteria`, for report, table of completions and recorded trees.
         statistics (`object`, *optional*):
@@ -211,6 +211,8 @@ def checked(given: Any, batch: Batch) -> Credit:
     if mask is not None:
         mask = _float_tensor("loss_mask", mask, batch).bool()
     outcome = credit.outcome
+    if outcome is None and advantages.ndim == 1:
+        outcome = advantages
     if outcome is not None:
         outcome = _float_tensor("outcome", outcome, batch, per_token=False).nan_to_num(0.0)
     advantages = torch.where(advantages.isfinite(), advantages, 0.0)

@@ -29,62 +29,18 @@ class Method(NamedTuple):
 PAPERS = "https://huggingface.co/papers"
 
 METHODS = {
-    "tempo": Method(
-        label="TEMPO",
-        trainer="tempo_trl.methods.tempo.TEMPOTrainer",
-        paper=f"{PAPERS}/2509.18314",
-    ),
-    "prefix_baseline": Method(
-        label="prefix baseline",
-        trainer="tempo_trl.methods.prefix_baseline.PrefixBaselineTrainer",
-    ),
-    "span_credit": Method(
-        label="span credit",
-        trainer="tempo_trl.methods.span_credit.SpanCreditTrainer",
-    ),
-    "grpo": Method(
-        label="GRPO",
-        trainer="tempo_trl.methods.grpo.PlainGRPOTrainer",
-        paper=f"{PAPERS}/2402.03300",
-    ),
-    "hepo": Method(
-        label="HEPO",
-        trainer="tempo_trl.methods.grpo.HEPOTrainer",
-        paper=f"{PAPERS}/2506.01939",
-    ),
-    "grpo_lambda": Method(
-        label="GRPO-lambda",
-        trainer="tempo_trl.methods.grpo_lambda.GRPOLambdaTrainer",
-        paper=f"{PAPERS}/2510.00194",
-    ),
-    "treerpo": Method(
-        label="TreeRPO",
-        trainer="tempo_trl.methods.treerpo.TreeRPOTrainer",
-        paper=f"{PAPERS}/2506.05183",
-    ),
-    "treerpo_entropy": Method(
-        label="TreeRPO (hierarchical)",
-        trainer="tempo_trl.methods.treerpo.TreeRPOEntropyTrainer",
-    ),
-    "ppo": Method(
-        label="PPO",
-        trainer="tempo_trl.methods.ppo.PPOTrainer",
-        paper=f"{PAPERS}/1707.06347",
-    ),
-    "gigpo": Method(
-        label="GiGPO",
-        trainer="tempo_trl.methods.gigpo.GiGPOTrainer",
-        paper=f"{PAPERS}/2505.10978",
-    ),
-    "hgpo": Method(
-        label="HGPO",
-        trainer="tempo_trl.methods.hgpo.HGPOTrainer",
-        paper=f"{PAPERS}/2602.22817",
-    ),
-    "token_credit": Method(
-        label="your credit function",
-        trainer="tempo_trl.trainers.token_credit.TokenCreditTrainer",
-    ),
+    "tempo": Method("TEMPO", "tempo_trl.methods.tempo.TEMPOTrainer", f"{PAPERS}/2509.18314"),
+    "prefix_baseline": Method("prefix baseline", "tempo_trl.methods.prefix_baseline.PrefixBaselineTrainer"),
+    "span_credit": Method("span credit", "tempo_trl.methods.span_credit.SpanCreditTrainer"),
+    "grpo": Method("GRPO", "tempo_trl.methods.grpo.PlainGRPOTrainer", f"{PAPERS}/2402.03300"),
+    "hepo": Method("HEPO", "tempo_trl.methods.grpo.HEPOTrainer", f"{PAPERS}/2506.01939"),
+    "grpo_lambda": Method("GRPO-lambda", "tempo_trl.methods.grpo_lambda.GRPOLambdaTrainer", f"{PAPERS}/2510.00194"),
+    "treerpo": Method("TreeRPO", "tempo_trl.methods.treerpo.TreeRPOTrainer", f"{PAPERS}/2506.05183"),
+    "treerpo_entropy": Method("TreeRPO (hierarchical)", "tempo_trl.methods.treerpo.TreeRPOEntropyTrainer"),
+    "ppo": Method("PPO", "tempo_trl.methods.ppo.PPOTrainer", f"{PAPERS}/1707.06347"),
+    "gigpo": Method("GiGPO", "tempo_trl.methods.gigpo.GiGPOTrainer", f"{PAPERS}/2505.10978"),
+    "hgpo": Method("HGPO", "tempo_trl.methods.hgpo.HGPOTrainer", f"{PAPERS}/2602.22817"),
+    "token_credit": Method("your credit function", "tempo_trl.trainers.token_credit.TokenCreditTrainer"),
 }
 
 

@@ -11,6 +11,7 @@ from tempo_trl.credit.batch import Batch, Credit
 from tempo_trl.credit.checks import check_number
 from tempo_trl.credit.turns import spread_turns
 from tempo_trl.methods.gigpo import labels_of, step_returns, whole_outcome
+from tempo_trl.trainers.agents import first_steps
 from tempo_trl.trainers.config import TokenCreditConfig
 from tempo_trl.trainers.settings import refuse_rewards_that_are_normalized_first
 from tempo_trl.trainers.token_credit import TokenCreditTrainer
@@ -47,9 +48,11 @@ def hgpo_credit(
     """
     returns = step_returns(batch, gamma, scale)
     total = weights = torch.zeros_like(returns)
+    first = first_steps(batch.turns, batch.steps)[:, :, None]
+    turn = ((first >= 0) & (first <= torch.arange(returns.shape[1]))).sum(dim=1) - 1  # of each step
     for k, labels in enumerate(labels_of(batch, history)):
-        labels = np.where(batch.rewards.isnan()[:, None], -1, labels)
-        labels[:, :k] = -1  # fewer than k observations before the last one
+        # Not scored, or fewer than k observations before the last one.
+        labels = np.where(batch.rewards.isnan()[:, None] | (turn < k), -1, labels)
         weight = (k + 1) ** history_weight * torch.from_numpy(visits(labels) > 1)
         total = total + weight * relative_returns(returns, labels, normalize=scale == "group")
         weights = weights + weight

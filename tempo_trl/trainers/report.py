@@ -70,7 +70,8 @@ class Report:
 
     def add(self, sums: Sums, columns: dict[str, list]) -> None:
         """Add sums, and columns of the table of completions."""
-        self.sums |= {str(name): (float(total), float(count)) for name, (total, count) in sums.items()}
+        entries = [(str(name), float(total), float(count)) for name, (total, count) in sums.items()]
+        self.sums |= summed([*((name, *self.sums[name]) for name, *_ in entries if name in self.sums), *entries])
         self.columns |= columns
 
     def add_credit(self, credit: Credit, criteria: Criteria | None) -> None:

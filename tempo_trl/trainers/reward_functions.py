@@ -181,8 +181,8 @@ class RewardFunctions:
         keywords = {name: [row[name] for row in rows.inputs] for name in rows.inputs[0] if name not in of_trl}
         if trainer.environments is not None:
             keywords["environments"] = trainer.environments
-        keywords |= {"prompts": rows.prompts, "completions": rows.completions, "completion_ids": rows.completion_ids}
-        keywords |= {"trainer_state": trainer.state, **more}
+        keywords |= {"prompts": rows.prompts, "completions": rows.completions}
+        keywords |= {"completion_ids": [[*ids] for ids in rows.completion_ids], "trainer_state": trainer.state, **more}
         rows.calls[self.argument] = Calls(self.functions, keywords, trainer.reward_func_names, self._loop)
 
     def each(self, rows: ScoredRows, report: Report, score: Callable[[int, Callable[[], Any]], None]) -> None:

@@ -116,7 +116,8 @@ def witnessed(
         return result
 
     def scored(inputs: list[dict], prompts: list, completions: list, completion_ids: list) -> torch.Tensor:
-        rows.inputs, rows.prompts, rows.completions, rows.completion_ids = inputs, prompts, completions, completion_ids
+        rows.inputs, rows.prompts, rows.completions = inputs, prompts, completions
+        rows.completion_ids = [[*ids] for ids in completion_ids]  # a reward function may change its own
         for functions in filter(None, (trainer.span_rewards, trainer.step_rewards)):
             functions.begin(rows)  # their async functions run beside TRL's
         rewards = score(inputs, prompts, completions, completion_ids)

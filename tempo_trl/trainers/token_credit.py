@@ -31,7 +31,6 @@ from tempo_trl.trainers.span_rewards import (
     refuse_weights_of_no_reward,
 )
 from tempo_trl.trainers.step_rewards import StepRewardFunc, StepRewards
-from tempo_trl.trainers.subclasses import without_factors_of_columns
 from tempo_trl.trainers.whole_groups import batch_of
 from tempo_trl.trainers.zero_advantages import on_all_rows, rows_with_credit
 from tempo_trl.tree_forward.tree_pass import State
@@ -104,6 +103,9 @@ class TokenCreditTrainer(RunTrainer):
         - The off-policy mask uses the sign of the whole completion's advantage (`Credit.outcome`), not that of each
           token's.
         - The table of completions shows the mean advantage over the tokens of a completion.
+
+        With `importance_sampling_level="sequence"` and a `top_entropy_quantile` below 1, advantages per token train
+        the tokens of high entropy only, where TRL's one ratio spreads their loss over all tokens.
 
         A run is also checked before it trains, goes on if the disk is full, says that the vLLM server has stopped, and
         resumes with the prompts of the uninterrupted run; with a stream (`IterableDataset`), whose length is unknown,
@@ -178,8 +180,6 @@ class TokenCreditTrainer(RunTrainer):
         self.learned = credit_func
         self._prepare_credit()
         self._recorder = Recorder(self)
-        if type(self)._generate_and_score_completions is not TokenCreditTrainer._generate_and_score_completions:
-            self._generate_and_score_completions = without_factors_of_columns(self)
 
     # A method: what a subclass overrides
 

@@ -34,7 +34,7 @@ def _a_wait_a_row(self, batch, rows, own_credit=TokenCreditTrainer._own_credit):
     return own_credit(self, batch, rows)
 
 
-WAITS_BY_CHANCE = ("transformers_sampler", "subclasses")
+WAITS_BY_CHANCE = ("transformers_sampler",)
 MISTAKES = {
     "advantages left on the CPU": (TokenCreditTrainer, "_use", _advantages_on_the_cpu, "tempo", {}),
     "a wait a row": (TokenCreditTrainer, "_own_credit", _a_wait_a_row, "tempo", {}),

@@ -66,6 +66,28 @@ def random_batch(seed: int, scale: str) -> tuple[Rollouts, Batch]:
     return rollouts, batch_of(rollouts, torch.from_numpy(rng.normal(size=rollouts.starts.shape)).float(), scale)
 
 
+def test_the_cut_of_an_earlier_turn_changes_no_history_of_hgpo():
+    whole, cut = [0, 0, -1, 1, 1], [0, 1, -1, 2, 2]
+    turns, rewards = torch.tensor([whole] * 4), torch.tensor([0.0, 1.0, 0.0, 3.0])
+    seen = torch.tensor([[7, 9, 0], [7, 9, 0], [7, 1, 9], [7, 2, 9]])
+    batch = Batch(
+        completion_ids=turns,
+        lengths=torch.tensor([5] * 4),
+        rewards=rewards,
+        rewards_per_func=rewards[:, None],
+        advantages=rewards,
+        outcome=rewards,
+        num_generations=4,
+        prompts=torch.zeros(4, dtype=torch.long),
+        loss_mask=turns >= 0,
+        turns=turns,
+        steps=torch.tensor([whole, whole, cut, cut]),
+        observations=seen,
+        counted=torch.ones(4, dtype=torch.bool),
+    )
+    assert hgpo_credit(batch, 2, gamma=1.0, scale="none").advantages[:, -1].tolist() == pytest.approx([-1, 0, -1, 2])
+
+
 @SCALES
 @pytest.mark.parametrize("rewarded", [True, False])
 @pytest.mark.parametrize("seed", range(4))

@@ -32,31 +32,6 @@ def run(weigh, model, folder, tokens=8, **options):
 PER_ROW = torch.linspace(0.5, 1.5, 8)
 
 
-@pytest.mark.parametrize("change", [lambda a: a * PER_ROW, lambda a: a + PER_ROW, lambda a: a * (PER_ROW > 1)])
-def test_a_number_per_completion_that_meets_tokens_is_refused(change, tiny_model, tmp_path):
-    with pytest.raises(ValueError, match=r"Weighing.*\(B, T\) = \(8, 8\).*Multiply by `weights\[:, None\]`"):
-        run(change, tiny_model, tmp_path)
-
-
-class Penalty:
-    """A mixin, which is no trainer."""
-
-    def _generate_and_score_completions(self, inputs):
-        output = super()._generate_and_score_completions(inputs)
-        output["advantages"] = output["advantages"] * PER_ROW
-        return output
-
-
-class Mixed(Penalty, TEMPOTrainer):
-    """Its own class has no method."""
-
-
-def test_a_mixin_is_watched_too(tiny_model, tmp_path):
-    length = {"max_completion_length": 8, "generation_kwargs": {"min_new_tokens": 8}}
-    with pytest.raises(ValueError, match=r"Mixed.*by a number per column"):
-        train(tiny_model, tmp_path, cls=Mixed, reward_funcs=share_of_threes, max_steps=1, **length)
-
-
 def test_advantages_per_completion_may_be_made_into_ones_per_token(tiny_model, tmp_path):
     """GRPO as TEMPO has one per completion. TRL's loss takes tokens, too."""
 

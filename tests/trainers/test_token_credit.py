@@ -49,6 +49,29 @@ def test_the_off_policy_mask_reads_the_same_outcome_in_both_forms_of_one_credit(
         assert_same_weights(first, plain)
 
 
+def test_one_number_per_completion_is_the_outcome_that_the_off_policy_mask_reads(tiny_model, tmp_path):
+    def turned(batch):
+        return -batch.advantages
+
+    def told(batch):
+        return Credit(-batch.advantages, outcome=-batch.advantages)
+
+    options = {"off_policy_mask_threshold": -10.0, "num_iterations": 2, "max_steps": 2, "loss_type": "grpo"}
+    assert_same_weights(*(run(tiny_model, tmp_path / each.__name__, each, **options) for each in (turned, told)))
+
+
+@pytest.mark.parametrize("change", [list.pop, lambda ids: ids.extend([0] * 30)], ids=["shorter", "longer"])
+def test_a_reward_function_that_changes_token_ids_changes_no_credit(change, tiny_model, tmp_path):
+    def changing(completion_ids, **columns):
+        rewards = share_of_threes(completion_ids=completion_ids, **columns)
+        for ids in completion_ids:
+            change(ids)
+        return rewards
+
+    plain = train(tiny_model, tmp_path / "a", cls=TEMPOTrainer, reward_funcs=share_of_threes)
+    assert_same_weights(train(tiny_model, tmp_path / "b", cls=TEMPOTrainer, reward_funcs=changing), plain)
+
+
 def test_tempos_credit_as_a_function_of_the_user_is_tempo(tiny_model, tmp_path):
     ours = train(tiny_model, tmp_path / "a", cls=TEMPOTrainer, reward_funcs=[parity, picky], epsilon_high=None)
     theirs = run(tiny_model, tmp_path / "b", tempo_credit, reward_funcs=[parity, picky])
