@@ -77,11 +77,11 @@ def prepare(settings: Settings) -> "tuple[TemplateLM, list[Job]]":
 
 def begin(task: str, decoding: Decoding, asked: list[Question], facts: dict[str, str], settings: Settings) -> Record:
     """The record of a task and decoding: a new one, or an existing one of the same evaluation."""
-    is_whole = settings.limit is None and settings.data_dir is None
+    is_whole = settings.limit is settings.data_dir is settings.split is None
     rows = json.dumps([question.row for question in asked])  # with what is right about them
     common = facts | {
         "hub_id": (BENCHMARKS[task].hub_id or None) if is_whole else None,
-        "split": BENCHMARKS[task].eval_split,
+        "split": settings.split or BENCHMARKS[task].eval_split,
         "questions": sha256(rows.encode()).hexdigest(),
         **{name: getattr(settings, name) for name in ("limit", "thinking", "backend", "model_args")},
         "max_tokens": settings.tokens,

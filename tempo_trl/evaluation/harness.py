@@ -67,7 +67,7 @@ def accuracy(doc: dict, results: list[str]) -> dict[str, float]:
 
 def _rows(benchmark: str, settings: Settings) -> "Dataset":
     path = _local_rows(benchmark, settings.data_dir) if settings.data_dir else None
-    return load_prompts(benchmark, None, path, *(getattr(settings, name) for name in WORDS))
+    return load_prompts(benchmark, settings.split, path, *(getattr(settings, name) for name in WORDS))
 
 
 def _local_rows(benchmark: str, data_dir: str) -> Path:

@@ -50,6 +50,7 @@ class Settings:
     backend: str = _flag("backend for generation (%(default)s)", "hf", choices=tuple(BATCH_SIZES))
     n: int = _flag("sampled answers per question, beside the greedy one, for avg@N, pass@k and maj@N", 0, "N")
     limit: int | None = _flag("use only the first N questions of each task", None, "N")
+    split: str | None = _flag("split of the rows, or a slice of it (default: each task's own)", None, "NAME")
     data_dir: str | None = _flag("folder of local rows, TASK.jsonl, .json or .parquet", None, "DIR")
     thinking: bool = _flag("enable thinking in the chat template, with more tokens", False)
     max_tokens: int | None = _flag(

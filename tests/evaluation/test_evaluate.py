@@ -198,6 +198,12 @@ def test_the_benchmark_s_name_stands_for_all_of_its_rows_on_the_hub(tiny_model, 
     assert [(entry["hub_id"], entry["n"]) for entry in part] == [(None, 2)]
 
 
+def test_a_slice_of_a_split_is_asked_and_named(tiny_model, tmp_path):
+    slice_of = {"tasks": "orders", "split": "train[1:3]", "max_tokens": 4, "output": str(tmp_path)}
+    (result,) = evaluate(tiny_model, **slice_of)
+    assert (result["hub_id"], result["split"], result["n"]) == (None, "train[1:3]", 2)
+
+
 def test_the_example_evaluates_a_checkpoint_and_reads_its_answers(tiny_model, rows, tmp_path, monkeypatch, capsys):
     monkeypatch.setattr("lm_eval.models.huggingface.HFLM.generate_until", _greedy_wrong)
     monkeypatch.chdir(tmp_path)
