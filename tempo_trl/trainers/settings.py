@@ -53,6 +53,11 @@ def refuse_what_cannot_train(args: GRPOConfig) -> None:
                 f"`generation_kwargs` has {name}={got!r}, expected {expected!r}: TRL asks for one completion per row, "
                 "as a tensor, and repeats each prompt `num_generations` times. Remove it, and set `num_generations`."
             )
+    if generation.get("temperature", args.temperature) != args.temperature:
+        raise ValueError(
+            f"`generation_kwargs` has temperature={generation['temperature']!r}, expected {args.temperature!r}: the "
+            "loss divides the logits by the field `temperature`. Set that instead."
+        )
     stops = generation.get("stop") or generation.get("stop_strings")
     if stops and args.mask_truncated_completions:
         raise ValueError(

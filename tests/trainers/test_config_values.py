@@ -23,7 +23,7 @@ VALUES = {
 
 
 @pytest.mark.parametrize("name", VALUES)
-def test_it_is_refused_before_the_model_is_loaded_also_for_trl_s_own_trainer(name, tmp_path, capsys):
+def test_it_is_refused_before_the_model_is_loaded_and_by_the_parser(name, tmp_path, capsys):
     value, message = VALUES[name]
     stops = {"generation_kwargs": {"stop_strings": ["END"]}} if name == "mask_truncated_completions" else {}
     with pytest.raises(ValueError, match=f"`{name}` .*{message}"):
@@ -70,3 +70,9 @@ def test_a_metric_of_a_name_that_is_logged_anyway_is_refused(name, tiny_model, t
 
     with pytest.raises(ValueError, match=rf"log_metric\('{name}', ...\).*Choose another"):
         train(tiny_model, tmp_path, reward_funcs=logging_reward, max_steps=1)
+
+
+def test_a_temperature_that_the_loss_does_not_know_is_refused(tiny_model, tmp_path):
+    args = config(tmp_path, generation_kwargs={"temperature": 0.7})
+    with pytest.raises(ValueError, match=r"temperature=0.7, expected 1.0: .* Set that instead"):
+        TEMPOTrainer(tiny_model, parity, args, questions())
