@@ -125,6 +125,12 @@ def test_a_run_is_known_by_its_record_and_without_one_by_its_folder_or_label(tmp
     }
 
 
+def test_folders_of_one_name_without_a_record_are_no_seeds_of_one_method(tmp_path):
+    a, b = (trained(tmp_path / name / "checkpoint-5", [reward]) for name, reward in (("a", 0.4), ("b", 0.6)))
+    rows = compare(tmp_path / "out", a, b)["rows"]
+    assert {method: row["value"] for (_, method), row in rows.items()} == {str(a): 0.4, str(b): 0.6}
+
+
 @pytest.mark.parametrize(
     ("given", "message"),
     [

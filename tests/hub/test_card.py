@@ -60,6 +60,11 @@ def test_a_method_without_a_paper_of_its_own_is_said_to_be_on_grpo(method, said,
     assert said in card(run(tmp_path, changed(method=method, paper=paper)))
 
 
+def test_a_paper_without_a_page_is_named_and_not_linked(tmp_path):
+    text = card(run(tmp_path, changed(paper={"title": "A Text", "citation": "@misc{a}"})))
+    assert "**TEMPO**\n(A Text)\non " in text and "papers/)" not in text
+
+
 def test_every_result_is_in_the_card_with_its_interval(tmp_path):
     other = RESULT | {
         "task": "gsm8k",
@@ -145,6 +150,8 @@ def test_the_last_command_is_one_that_the_launcher_takes_with_as_many_processes(
     assert install.startswith(f"git checkout {record['git']['commit']}")
     assert train == "tempo-trl train --config sums/tempo --max_steps 3 --reward_funcs a.b c.d --num_processes 2"
     assert launch_arguments(train.split()[2:]).num_processes == 2
+    given = commands(changed(command=[*command.split(), "--num_processes", "4", "--accelerate_config", "zero2"]))[1]
+    assert given.endswith("--num_processes 4 --accelerate_config zero2")
     text = card(run(tmp_path, record))
     assert f"\n{train}\n" in text
     assert "In a clone of tempo_trl:" in text

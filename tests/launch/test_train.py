@@ -338,11 +338,13 @@ def rows(tmp_path_factory) -> Path:
 @pytest.mark.usefixtures("quick_python")
 def test_a_run_is_launched_saved_evaluated_and_resumed(tiny_model, rows, tmp_path):
     flags = ["--model_name_or_path", tiny_model, "--reward_funcs", PARITY]
-    logged = train(rows, tmp_path, *flags, "--max_steps", "3", launcher=("tempo_trl", "train"))
+    logged = train(rows, tmp_path, *flags, "--max_steps", "3", launcher=("tempo_trl", "train", "--num_processes", "1"))
     assert len(logged) == 3
     assert any(entry["tempo/branch_tokens"] > 0 for entry in logged)
     assert get_last_checkpoint(tmp_path) == str(tmp_path / "checkpoint-3")
     assert "eval_reward" in json.loads((tmp_path / "eval_results.json").read_text())
+    assert "eval_reward" in json.loads((tmp_path / "trainer_state.json").read_text())["log_history"][-1]
+    assert json.loads((tmp_path / "tempo/run.json").read_text())["command"][:2] == ["--num_processes", "1"]
     assert (tmp_path / "model.safetensors").is_file()
     assert "- tempo\n" in (tmp_path / "README.md").read_text()
 

@@ -92,6 +92,14 @@ def test_runs_of_different_models_are_no_runs_of_one_curve(tmp_path):
     assert lines == {"tempo (qwen3-1.7b)": 2, "tempo (qwen3-4b)": 2}
 
 
+def test_every_criterion_has_a_curve_of_its_own(tmp_path):
+    names = ["spans/city/mean", "spans/f/name/credit", "step_rewards/g/turn_12", "tempo/prefix_covariance_4"]
+    run = log(tmp_path / "run", reward=[0.1, 0.2], **dict.fromkeys([*names, "other/spans/city/mean"], (1.0, 2.0)))
+    curves = page_data(report([run], tmp_path / "r.html"))["curves"]
+    assert {curve["title"] for curve in curves} == {"reward", *names}
+    assert all(curve["help"] for curve in curves if curve["title"] in names)
+
+
 def test_a_run_without_trees_has_its_curves_and_says_so(tmp_path):
     data = page_data(report([log(tmp_path / "grpo", reward=[0.1, 0.2])], tmp_path / "r.html"))
     assert data["sources"] == data["groups"] == []

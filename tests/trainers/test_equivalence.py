@@ -5,7 +5,7 @@ import torch
 from peft import LoraConfig
 from trl import GRPOTrainer
 
-from tempo_trl import TEMPOTrainer
+from tempo_trl import PlainGRPOTrainer, TEMPOTrainer
 
 from . import probing
 from .probing import assert_same_gradients
@@ -34,11 +34,12 @@ STOCK = {
 
 
 @pytest.mark.parametrize("name", STOCK)
-def test_td_coef_zero_is_stock_grpo_bit_for_bit(name, tiny_model, tmp_path):
+def test_td_coef_zero_and_plain_grpo_are_stock_grpo_bit_for_bit(name, tiny_model, tmp_path):
     options = {"reward_funcs": [share_of_threes, picky], "epsilon_high": 0.28} | STOCK[name]
     stock = train(tiny_model, tmp_path / "grpo", GRPOTrainer, **options)
     ours = train(tiny_model, tmp_path / "tempo", TEMPOTrainer, td_coef=0.0, **options)
     assert_same_weights(stock, ours)
+    assert_same_weights(stock, train(tiny_model, tmp_path / "plain", PlainGRPOTrainer, **options))
     assert moved(ours, tiny_model)
 
 
