@@ -24,7 +24,7 @@ def load_functions(script_args: TrainArguments) -> dict:
 
 def _loaded(name: str) -> Callable | str:
     """A function by its short name or its dotted path; the name itself of a process reward model."""
-    is_model = "/" in name or Path(name).is_dir()
+    is_model = name not in SPAN_REWARDS and ("/" in name or Path(name).is_dir())
     return name if is_model else load_function(SPAN_REWARDS.get(name, name))
 
 

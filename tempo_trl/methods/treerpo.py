@@ -164,8 +164,7 @@ class TreeRPOTrainer(TokenCreditTrainer):
 
     Raises:
         ValueError: if `args` is not a [`TreeRPOConfig`], if batches would split a group over ranks, and for options
-            that tree rollouts do not support: tools, environments, images, a `rollout_func`, colocated vLLM,
-            continuous batching.
+            that tree rollouts do not support: tools, environments, images, a `rollout_func`, colocated vLLM.
 
     Note:
         Our source is the paper's abstract. What it does not specify:

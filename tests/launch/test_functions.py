@@ -100,6 +100,12 @@ def test_a_trainer_gets_no_function_that_the_run_does_not_name_and_the_task_s_ow
     assert given.keys().isdisjoint({"credit_func", "tools", "environment_factory", "step_reward_funcs"})
 
 
+def test_a_folder_named_like_a_function_of_ours_hides_it_from_nobody():
+    Path("json_schema").mkdir()
+    given = build_trainer(parse([*GIVEN, "--method", "stub", "--span_reward_funcs", "json_schema"])).given
+    assert [function.__name__ for function in given["span_reward_funcs"]] == ["json_schema"]
+
+
 def test_the_mean_of_criteria_gets_the_runs_tokenizer():
     _, reward = build_trainer(parse([*GIVEN, "my_functions.whole", "--method", "stub"])).reward_funcs
     assert reward.__name__ == "is_whole_reward"
