@@ -303,6 +303,7 @@ def methods_table() -> str:
 
 
 def last(path: str) -> str:
+    """The name at the end of a dotted path."""
     return path.rpartition(".")[2]
 
 

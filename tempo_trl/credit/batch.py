@@ -155,7 +155,7 @@ class Credit:
             NaN counts as 0 for completions that no reward function scored.
         added (`torch.Tensor` of shape `(R, T)`, *optional*):
             The part of the advantage that the method adds to the outcome, for metrics, report and recorded trees. It
-            is not used for training. Defaults to `advantages` minus the outcome.
+            is not used for training. Defaults to `advantages` minus `batch.outcome`.
         metrics (`dict[str, tuple[float, float]]`, *optional*):
             Maps a name to (numerator, denominator). The ratio of their sums over ranks is logged under that name, so
             compute both over `batch.counted` rows.
@@ -211,8 +211,6 @@ def checked(given: Any, batch: Batch) -> Credit:
     if mask is not None:
         mask = _float_tensor("loss_mask", mask, batch).bool()
     outcome = credit.outcome
-    if outcome is None and advantages.ndim == 1:
-        outcome = advantages
     if outcome is not None:
         outcome = _float_tensor("outcome", outcome, batch, per_token=False).nan_to_num(0.0)
     advantages = torch.where(advantages.isfinite(), advantages, 0.0)

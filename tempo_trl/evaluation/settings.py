@@ -74,6 +74,8 @@ class Settings:
         for name, least in (("n", 0), ("limit", 1), ("max_tokens", 1), ("batch_size", 1)):
             if getattr(self, name) is not None and getattr(self, name) < least:
                 raise ValueError(f"{name} is {getattr(self, name)}, expected at least {least}. Raise it.")
+        if self.split and self.data_dir:
+            raise ValueError(f"got split {self.split!r} and data_dir, whose files have no splits. Remove one.")
         if self.temperature <= 0:
             raise ValueError(
                 f"temperature is {self.temperature}, expected more than 0. Raise it: greedy answers are included."

@@ -77,8 +77,7 @@ def commands(record: dict) -> list[str]:
     version = record["versions"]["tempo_trl"]
     install = f"git checkout {git['commit']} && pip install ." if git else f"pip install tempo_trl=={version}"
     if is_launched(command):
-        # Otherwise accelerate starts a process for each GPU of the reader's machine.
-        processes = [] if "--num_processes" in command else ["--num_processes", str(record["processes"])]
+        processes = ["--num_processes", str(record["processes"])]  # otherwise one for each GPU of the reader's machine
         command = ["tempo-trl", "train", *without_flags(command, PLACES), *processes]
     return [install, shlex.join(command)]
 

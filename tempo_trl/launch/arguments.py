@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from trl import GRPOConfig
 
 SCRIPT = "tempo_trl.train"  # the module that accelerate starts on every rank
+LAUNCHED_WITH = "TEMPO_TRL_LAUNCHED_WITH"  # variable with the name of the configuration of accelerate, for the record
 
 
 class RunArguments(NamedTuple):

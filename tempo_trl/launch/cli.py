@@ -4,16 +4,13 @@ import argparse
 import importlib
 import os
 import platform
-import shlex
 import subprocess
 import sys
 from collections.abc import Callable
-from unittest.mock import patch
 
 from tempo_trl.evaluation.settings import EXAMPLES, add_flags
 from tempo_trl.methods import METHODS
 from tempo_trl.runs.printing import replace_unprintable
-from tempo_trl.runs.record import COMMAND
 from tempo_trl.version import __version__, package_versions
 
 TRAINING = """\
@@ -153,10 +150,11 @@ def train(argv: list[str]) -> int:
     if "--check" in argv:
         importlib.import_module("tempo_trl.launch.check").check([flag for flag in argv if flag != "--check"])
         return 0
-    arguments = importlib.import_module("tempo_trl.launch.arguments").launch_arguments(argv)
+    module = importlib.import_module("tempo_trl.launch.arguments")
+    arguments = module.launch_arguments(argv)
+    os.environ[module.LAUNCHED_WITH] = arguments.accelerate_config or ""
     try:
-        with patch.dict(os.environ, {COMMAND: shlex.join(argv)}):  # of the record, with the launcher's flags
-            importlib.import_module("accelerate.commands.launch").launch_command(arguments)
+        importlib.import_module("accelerate.commands.launch").launch_command(arguments)
     except subprocess.CalledProcessError as failure:
         return failure.returncode  # the run has printed its own traceback
     return 0

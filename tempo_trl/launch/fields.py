@@ -83,8 +83,8 @@ class TrainArguments(ScriptArguments):
             public methods are the tools of the policy.
 
     Raises:
-        ValueError: an unknown method, task, style or reward; no reward; no training data; a field that the data do not
-            read.
+        ValueError: an unknown method, task, style or reward; no reward; no training data; a field that the task does
+            not read.
     """
 
     method: str = field(default="tempo", metadata={"help": f"Trainer and config, one of: {', '.join(METHODS)}."})
@@ -126,8 +126,8 @@ class TrainArguments(ScriptArguments):
         defaults = {name: type(self).__dataclass_fields__[name].default for name in unread}
         given = ", ".join(name for name, default in defaults.items() if getattr(self, name) != default)
         if given:
-            known = f"The benchmarks are {', '.join(BENCHMARKS)}."
-            raise ValueError(f"got {given} with `task` = {self.task!r}, which does not read it. Remove it. {known}")
+            instead = "" if benchmark else f", or set `task` to a benchmark: {', '.join(BENCHMARKS)}"
+            raise ValueError(f"got {given} with `task` = {self.task!r}, which does not read it. Remove it{instead}.")
         if benchmark and benchmark.train_split is None and self.train_file is None:
             raise ValueError(f"`task` is {self.task!r}, which has no training split. Set `train_file`.")
 

@@ -4,6 +4,7 @@ This is the script behind `tempo-trl train`; `accelerate launch -m tempo_trl.tra
 are TRL's (the method's config, `ModelConfig`) and those of [`~tempo_trl.launch.fields.TrainArguments`].
 """
 
+import os
 import sys
 import time
 import warnings
@@ -16,7 +17,7 @@ import trl
 
 from tempo_trl.data import BENCHMARKS
 from tempo_trl.demo.language_model import HUB_ID, base_model, language_model
-from tempo_trl.launch.arguments import RunArguments, class_of, named_first, parse, recipe_parser
+from tempo_trl.launch.arguments import LAUNCHED_WITH, RunArguments, class_of, named_first, parse, recipe_parser
 from tempo_trl.launch.datasets import load_datasets, refuse_missing_columns
 from tempo_trl.launch.fields import BUILT_IN, TrainArguments
 from tempo_trl.launch.functions import load_functions, load_rewards
@@ -201,5 +202,6 @@ def main(argv: list[str] | None = None) -> int:
         print(f"tempo-trl train: error: {error}", file=sys.stderr)
         return 2
     replace_unprintable()
-    run(arguments, argv)
+    named = os.environ.pop(LAUNCHED_WITH, "")
+    run(arguments, [*argv, "--accelerate_config", named] if named and "/" not in named else argv)
     return 0

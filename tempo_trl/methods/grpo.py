@@ -4,15 +4,10 @@ import textwrap
 from dataclasses import dataclass
 
 from tempo_trl.config_help import with_help
-from tempo_trl.credit.batch import Batch, Credit
+from tempo_trl.credit.batch import Credit
 from tempo_trl.credit.prefix_covariance import PrefixCovariance
 from tempo_trl.trainers.config import TokenCreditConfig
 from tempo_trl.trainers.token_credit import TokenCreditTrainer
-
-
-def grpo_credit(batch: Batch) -> Credit:
-    """GRPO's advantages as TRL computed them, one per completion. What prefixes explain is learned for the log."""
-    return Credit(batch.advantages, statistics=batch.pairs)
 
 
 @with_help
@@ -26,8 +21,9 @@ class PlainGRPOConfig(TokenCreditConfig):
 
 class PlainGRPOTrainer(TokenCreditTrainer):
     """
-    [`~trl.GRPOTrainer`], bit for bit, with what a run of the other methods has beside credit: checks before it trains,
-    exact resuming, recorded trees and `tempo/*` metrics, `tree_forward` and `skip_zero_advantages`.
+    Advantages and loss of [`~trl.GRPOTrainer`], bit for bit, with what a run of the other methods has beside credit:
+    checks before it trains, exact resuming, recorded trees and `tempo/*` metrics, `tree_forward` and
+    `skip_zero_advantages`.
 
     Args:
         model, reward_funcs, args, ...:
@@ -40,10 +36,10 @@ class PlainGRPOTrainer(TokenCreditTrainer):
     method_name = "grpo"
 
     def _prepare_credit(self):
-        self.learned = PrefixCovariance()
+        self.learned = PrefixCovariance()  # for `tempo/prefix_r2` in the log
 
     def credit(self, batch):
-        return grpo_credit(batch)
+        return Credit(batch.advantages, statistics=batch.pairs)
 
 
 @with_help

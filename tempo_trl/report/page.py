@@ -6,11 +6,13 @@ import html
 import re
 from collections.abc import Iterator, Sequence
 from importlib.resources import files
+from itertools import islice
 from typing import NamedTuple
 
 import pandas as pd
 from jinja2 import Template
 
+from tempo_trl.methods import METHODS
 from tempo_trl.report.collect import MODES, RecordedRun, choose_groups, opening_group
 from tempo_trl.report.credit_summary import TOP, CreditSummary
 from tempo_trl.report.criteria import lesson, statistics
@@ -21,6 +23,7 @@ from tempo_trl.runs.metrics import METRICS
 from tempo_trl.runs.token_text import label_of, one_line
 from tempo_trl.version import __version__
 
+GRPO = METHODS["grpo"].label
 MAX_CRITERIA = 200  # of a run; a model may write names of its own
 SCRIPTS = ("page.js", "tree.js", "turns.js", "criteria.js", "credit.js", "charts.js")
 CURVES = ("reward", "eval_reward", "completions/mean_length", *METRICS)
@@ -76,7 +79,8 @@ def page_data(runs: Sequence[RecordedRun], title: str) -> dict:
 
 def _headlines(runs: Sequence[RecordedRun]) -> list[dict]:
     several = len(runs) > 1
-    return [headline(run.summary, one_line(run.label) if several else "") for run in runs if run.summary] or [
+    shown = [run for run in runs if run.summary and not (several and run.summary.terms.label == GRPO)]
+    return [headline(run.summary, one_line(run.label) if several else "") for run in shown] or [
         {"share": 0.0, "number": "–", "words": " of the credit moved.", "lesson": "", "facts": NOTHING}
     ]
 
@@ -138,7 +142,7 @@ def curves(runs: Sequence[RecordedRun]) -> list[dict]:
                 by_name.setdefault(run.curve, []).append(curve)
         if by_name:
             lines = [_line(name, own) for name, own in by_name.items()]
-            found.append({"title": metric, "help": METRICS.get(key, "").replace("\\|", "|"), "lines": lines})
+            found.append({"title": one_line(metric), "help": METRICS.get(key, "").replace("\\|", "|"), "lines": lines})
     return found
 
 
@@ -147,7 +151,7 @@ def _logged(runs: Sequence[RecordedRun]) -> Iterator[tuple[str, str]]:
     names = dict.fromkeys(name for run in runs for entry in run.log for name in entry)
     for key in CURVES:
         pattern = re.compile(re.escape(key).replace("NAME", ".+").replace("_L", r"_\d+"))
-        yield from ((key, name) for name in names if pattern.fullmatch(name))
+        yield from islice(((key, name) for name in names if pattern.fullmatch(name)), MAX_CRITERIA)
 
 
 def _line(name: str, own: Sequence[Curve]) -> dict:

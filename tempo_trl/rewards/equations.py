@@ -43,6 +43,7 @@ _PART_BEFORE = re.compile(
     r"(?:[\w^√{\\]|[\^√{\\][-−+] ?|\d[.,:'’]|[\d)\]}%][ \t]*(?:[-+*/×·÷−–—xX]|\\(?:times|cdot|div))[ \t]*)$"
 )
 _PART_AFTER = re.compile(r"[\w^²³¹⁰-⁹√]|[.,:'’]\d|\\(?!text)[a-zA-Z]")
+_CURRENCY = re.compile(r"^(\s*[-−+]?\s*)[€£]|[€£](?=[\s$.]*$)")
 _PERCENT = re.compile(r"\\?%(?=[\s$.]*$)")
 Readings = set[tuple[str, Fraction]]  # of a text, as a number and as a share
 _TAIL = 400  # characters up to the last digit that are searched for the last number
@@ -115,7 +116,7 @@ def _gold(value: Any) -> Readings | None:
 
 def _readings(text: str) -> Readings:
     """What a text says as a number and as a share: `50%` is 50 and 0.5, `50` both times 50. Empty without a number."""
-    number = plain_number(_PERCENT.sub("", re.sub("[€£]", "", text)))
+    number = plain_number(_PERCENT.sub("", _CURRENCY.sub(r"\1", text)))
     share = number / 100 if number is not None and _PERCENT.search(text) else number
     return set() if number is None else {("number", number), ("share", share)}
 

@@ -78,7 +78,8 @@ def _read(text: str) -> tuple[Validator, dict]:
     )
     named = dict.fromkeys([*([()] if asks_more else []), *_named(schema, resolver)])
     exact = extend(kind, {"multipleOf": _multiple_of})
-    return exact(schema, registry=Registry()), {"opener": opener, "named": [*named]}
+    own = {key: value for key, value in schema.items() if key != "$schema"}  # else it is the library's kind
+    return exact(own, registry=Registry()), {"opener": opener, "named": [*named]}
 
 
 def _multiple_of(validator: Validator, divisor: float, value: Any, schema: dict) -> Iterator[ValidationError]:

@@ -1,10 +1,8 @@
 """The record of a run (command, settings, versions) in `OUTPUT_DIR/tempo/run.json`, with its recipe beside it."""
 
 import json
-import os
 import platform
 import re
-import shlex
 import subprocess
 import sys
 from collections import ChainMap
@@ -18,7 +16,6 @@ from tempo_trl.runs.redaction import HIDDEN, SECRET_NAME, hide, known_secrets, w
 from tempo_trl.version import __version__, package_versions
 
 FOLDER, RECORD, RECIPE = "tempo", "run.json", "recipe.yaml"
-COMMAND = "TEMPO_TRL_COMMAND"  # variable in which `tempo-trl train` hands on its flags, those for accelerate too
 # Settings by which no update changes.
 INCIDENTAL = re.compile(
     "output_dir|logging|log_|run_name|save|push|hub|report|resume|disable_tqdm|dataloader|eval|do_|trackio|project"
@@ -63,7 +60,7 @@ def record_run(
     secrets = known_secrets({"hub_token": trainer.args.hub_token}, settings)
     folder = Path(trainer.args.output_dir) / FOLDER
     record = {
-        "command": shlex.split(os.environ.get(COMMAND, "")) or list(command) or ["python", *sys.argv],
+        "command": list(command) or ["python", *sys.argv],
         "resumed": resumed,
         **_facts(trainer, dataset, base_model),
         **surroundings(trainer.accelerator),

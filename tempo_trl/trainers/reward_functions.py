@@ -53,12 +53,7 @@ READERS = {
 
 
 def checked_functions(
-    argument: str,
-    given: list | Callable | str | None,
-    weights: list[float] | None,
-    are_read: bool,
-    trainer: str,
-    are_needed: bool = False,
+    argument: str, given: Any, weights: list[float] | None, are_read: bool, trainer: str, are_needed: bool = False
 ) -> list:
     """
     The functions of `step_reward_funcs` or `span_reward_funcs` as a list.

@@ -296,7 +296,8 @@ class TokenCreditTrainer(RunTrainer):
 
         `recount` is whether any rank removes tokens from the loss.
         """
-        outcome = output["advantages"] if credit.outcome is None else credit.outcome
+        whole = credit.advantages if credit.advantages.ndim == 1 else output["advantages"]
+        outcome = whole if credit.outcome is None else credit.outcome
         output["outcome"] = outcome.to(output["advantages"])
         advantages, floor = credit.advantages, self._advantage_floor
         if floor is not None:

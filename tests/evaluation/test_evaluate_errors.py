@@ -58,7 +58,7 @@ def test_a_grader_that_is_not_installed_is_missed_before_anything_is_generated(g
     find_spec = importlib.util.find_spec
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name == "math_verify" else find_spec(name))
     let_the_model_say(monkeypatch, lambda row, sample: pytest.fail("generated"))
-    with pytest.raises(ImportError, match=r"trl\[math-verify\]"):
+    with pytest.raises(ImportError, match=r'"trl\[math-verify\]"'):
         evaluate(tiny_model, **given)
 
 

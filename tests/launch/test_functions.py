@@ -100,7 +100,7 @@ def test_a_trainer_gets_no_function_that_the_run_does_not_name_and_the_task_s_ow
     assert given.keys().isdisjoint({"credit_func", "tools", "environment_factory", "step_reward_funcs"})
 
 
-def test_a_folder_named_like_a_function_of_ours_hides_it_from_nobody():
+def test_the_name_of_a_span_reward_function_is_no_folder():
     Path("json_schema").mkdir()
     given = build_trainer(parse([*GIVEN, "--method", "stub", "--span_reward_funcs", "json_schema"])).given
     assert [function.__name__ for function in given["span_reward_funcs"]] == ["json_schema"]

@@ -16,7 +16,7 @@ from transformers.trainer_utils import get_last_checkpoint
 from tempo_trl import PlainGRPOTrainer
 from tempo_trl.data import BENCHMARKS
 from tempo_trl.demo.task import policy_path
-from tempo_trl.launch.arguments import launch_arguments, parse
+from tempo_trl.launch.arguments import LAUNCHED_WITH, launch_arguments, parse
 from tempo_trl.launch.train import _dataset_name, build_trainer, checkpoint_to_resume, load_datasets, main
 from tempo_trl.runs.recipes import accelerate_config_path
 from tests.data.rows import HUB_ROWS, write_file
@@ -336,19 +336,21 @@ def rows(tmp_path_factory) -> Path:
 
 @pytest.mark.matrix
 @pytest.mark.usefixtures("quick_python")
-def test_a_run_is_launched_saved_evaluated_and_resumed(tiny_model, rows, tmp_path):
+def test_a_run_is_launched_saved_evaluated_and_resumed(tiny_model, rows, tmp_path, monkeypatch):
     flags = ["--model_name_or_path", tiny_model, "--reward_funcs", PARITY]
-    logged = train(rows, tmp_path, *flags, "--max_steps", "3", launcher=("tempo_trl", "train", "--num_processes", "1"))
+    logged = train(rows, tmp_path, *flags, "--max_steps", "3", launcher=("tempo_trl", "train"))
     assert len(logged) == 3
     assert any(entry["tempo/branch_tokens"] > 0 for entry in logged)
     assert get_last_checkpoint(tmp_path) == str(tmp_path / "checkpoint-3")
     assert "eval_reward" in json.loads((tmp_path / "eval_results.json").read_text())
     assert "eval_reward" in json.loads((tmp_path / "trainer_state.json").read_text())["log_history"][-1]
-    assert json.loads((tmp_path / "tempo/run.json").read_text())["command"][:2] == ["--num_processes", "1"]
     assert (tmp_path / "model.safetensors").is_file()
     assert "- tempo\n" in (tmp_path / "README.md").read_text()
 
+    monkeypatch.setenv(LAUNCHED_WITH, "zero2")  # as `tempo-trl train --accelerate_config zero2` does
     resume = ["--resume_from_checkpoint", "last", "--max_steps", "4"]
     resumed = train(rows, tmp_path, *flags, *resume)
+    assert json.loads((tmp_path / "tempo/run.json").read_text())["command"][-2:] == ["--accelerate_config", "zero2"]
+    assert LAUNCHED_WITH not in os.environ
     assert resumed[:3] == logged
     assert [entry["step"] for entry in resumed] == [1, 2, 3, 4]

@@ -104,6 +104,7 @@ ANSWERS += [("It is 0.5%.", "0.5", "50%", 0.0), ("It is 5000%.", "5000", "50%", 
 ANSWERS += [("So 20. It is 3pm", "3", 20, 0.0), ("It is 7: 1e3", "1", 7, 0.0), ("14, on the 15th", "15", 14, 0.0)]
 ANSWERS += [(r"It is \frac34.", r"\frac34", "3/4", 1.0), (r"\boxed{\frac{-3}{4}}", r"\frac{-3}{4}", "-3/4", 1.0)]
 ANSWERS += [(r"It is \frac{-3}{4}.", r"\frac{-3}{4}", r"\frac{-3}{4}", 1.0), ("It is €5.", "€5", "£5", 1.0)]
+ANSWERS += [(r"\boxed{5€}", "5€", 5, 1.0), (r"\boxed{5€3}", "5€3", 53, 0.0)]
 ANSWERS += [(r"\boxed{5}, as \boxed{} asks", "5", Decimal("5"), 1.0)]
 ANSWERS += [("14", "14", "so\n#### 14", 1.0), ("14", "14", r"It is \boxed{14}.", 1.0)]
 

@@ -251,6 +251,12 @@ def test_multiples_are_those_of_decimals(value, step, right):
     assert rewards(f'{{"a": {value}}}', {"properties": {"a": {"multipleOf": step}}})["a"] == right
 
 
+def test_multiples_are_those_of_decimals_behind_a_reference_too():
+    schema = {"$schema": "https://json-schema.org/draft/2020-12/schema"}
+    schema |= {"properties": {"a": {"multipleOf": 0.01}, "inner": {"$ref": "#"}}}
+    assert set(rewards('{"a": 19.99, "inner": {"a": 19.99}}', schema).values()) == {1.0}
+
+
 def test_a_long_number_in_a_schema_is_a_number():
     schema = '{"properties": {"a": {"maximum": 1%s}}}' % ("0" * 10_000)
     assert rewards('{"a": 1}', schema)["a"] == 1.0

@@ -3,13 +3,13 @@
 import pytest
 import torch
 
-from tempo_trl import GRPOLambdaTrainer, PrefixBaselineTrainer, TEMPOTrainer
+from tempo_trl import GRPOLambdaTrainer, PlainGRPOTrainer, PrefixBaselineTrainer, TEMPOTrainer
 
 from .recording import Recording, config, train
 
 FLOOR = -0.1
 METHODS = {
-    "grpo": (TEMPOTrainer, {"td_coef": 0.0}),
+    "grpo": (PlainGRPOTrainer, {}),
     "tempo": (TEMPOTrainer, {}),
     "prefix baseline": (PrefixBaselineTrainer, {}),
 }

@@ -5,7 +5,7 @@ import torch
 from peft import LoraConfig
 from trl import GRPOTrainer
 
-from tempo_trl import PlainGRPOTrainer, TEMPOTrainer
+from tempo_trl import HEPOTrainer, PlainGRPOTrainer, TEMPOTrainer
 
 from . import probing
 from .probing import assert_same_gradients
@@ -41,6 +41,11 @@ def test_td_coef_zero_and_plain_grpo_are_stock_grpo_bit_for_bit(name, tiny_model
     assert_same_weights(stock, ours)
     assert_same_weights(stock, train(tiny_model, tmp_path / "plain", PlainGRPOTrainer, **options))
     assert moved(ours, tiny_model)
+
+
+def test_hepo_is_stock_grpo_on_the_fifth_of_the_tokens_with_the_highest_entropy(tiny_model, tmp_path):
+    stock = train(tiny_model, tmp_path / "grpo", GRPOTrainer, top_entropy_quantile=0.2)
+    assert_same_weights(stock, train(tiny_model, tmp_path / "hepo", HEPOTrainer))
 
 
 def test_td_coef_zero_is_stock_grpo_with_lora(tiny_model, tmp_path):
