@@ -21,6 +21,7 @@ from benchmarks.language_model.training import attend_in_float32_on_a_cpu
 from benchmarks.tasks import prompts_of
 from tempo_trl import Batch
 from tempo_trl.launch.arguments import parse
+from tempo_trl.launch.datasets import load_datasets
 from tempo_trl.launch.functions import load_functions, load_rewards
 
 RATES, SEEDS, SWEEP_SEEDS = INSTRUCTIONS.rates, INSTRUCTIONS.seeds, INSTRUCTIONS.sweep_seeds
@@ -67,6 +68,14 @@ def test_every_run_is_one_that_the_parser_takes(study, tmp_path, subtests):
             assert arguments.script.task in (study.task, f"benchmarks.tasks.{study.task}.load")
             assert load_rewards(arguments.script) or arguments.script.span_reward_funcs
             load_functions(arguments.script)
+
+
+@pytest.mark.parametrize("study", STUDIES.values(), ids=STUDIES)
+def test_a_policy_answers_as_many_held_out_prompts_as_the_study_says(study, tmp_path):
+    cell = study.cell("grpo", 5e-5, 0)
+    words = command(study, cell, tmp_path / cell.name)
+    _, held_out = load_datasets(parse(words[words.index("--config") :]))
+    assert len(held_out) == study.held_out
 
 
 @pytest.mark.parametrize("study", STUDIES.values(), ids=STUDIES)

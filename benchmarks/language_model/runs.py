@@ -14,6 +14,7 @@ from benchmarks.language_model.arms import Cell
 from benchmarks.language_model.criteria import OF_ALL
 from benchmarks.language_model.study import Study
 from benchmarks.tasks import recipe_of
+from tempo_trl.data import BENCHMARKS
 from tempo_trl.demo.run import KEEP_MEMORY
 from tempo_trl.runs.log import training_log
 from tempo_trl.runs.record import read_record
@@ -54,9 +55,10 @@ def command(study: Study, cell: Cell, folder: Path) -> list[str]:
         "do_eval": is_evaluated(study, cell),
         "num_generations_eval": study.answers,
         "per_device_eval_batch_size": min(study.held_out * study.answers, EVAL_ROWS),
-        "dataset_test_split": f"test[:{study.held_out}]",
         "resume_from_checkpoint": "last",
     }
+    if study.task in BENCHMARKS:
+        fields["dataset_test_split"] = f"test[:{study.held_out}]"
     if study.start:
         fields["model_name_or_path"] = start_of(study, cell.arm, folder.parent)
     fields["use_cpu"] = not torch.cuda.is_available()

@@ -15,6 +15,7 @@ from benchmarks.language_model.arms import (
     on_success,
 )
 from benchmarks.language_model.criteria import CRITERIA
+from tempo_trl.data import BENCHMARKS
 
 
 @dataclass(frozen=True)
@@ -42,7 +43,7 @@ class Study:
             that it does not lie at an end of what was tried.
         stem (`str`): Name of the files of its numbers and of its figure, in docs/evidence.
         steps (`int`): Optimizer steps of a run.
-        held_out (`int`): Held-out prompts.
+        held_out (`int`): Held-out prompts: the first ones of a benchmark's, all that another task has.
         answers (`int`): Answers to each of them. All are one batch, or batches of equal sizes, so that TRL's mean over
             batches is that of all.
         save_steps (`int`): Steps between two checkpoints.
@@ -157,7 +158,8 @@ ORDERS = _with_criteria("orders")
 
 def _after_examples(task: str, stem: str, steps: int, start: Start, **arms: Arm) -> Study:
     rates, compared = (2.5e-6, 5e-6, 1e-5, 2e-5, 4e-5, 8e-5), arms_after_examples(task, CRITERIA[task]) | arms
-    return Study(task, compared, rates, (1e-5, 2e-5), stem, 128, steps, answers=8, start=start, sweep_steps=12)
+    held_out = 128 if task in BENCHMARKS else 256
+    return Study(task, compared, rates, (1e-5, 2e-5), stem, held_out, steps, answers=8, start=start, sweep_steps=12)
 
 
 TUNED_ORDERS = _after_examples("orders", "tuned_orders", 12, Start(32, 4e-5))

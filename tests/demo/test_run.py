@@ -40,7 +40,7 @@ def test_a_run_is_one_that_the_parser_takes(method, quick, tmp_path):
     # All held-out orders fit into the table of a generation.
     assert run.held_out <= training.per_device_train_batch_size * training.gradient_accumulation_steps
     assert (script.method, script.dataset_test_split) == (method, f"test[:{run.held_out}]")
-    assert getattr(training, "log_trees_steps", None) == (None if method == "grpo" else 1)
+    assert training.log_trees_steps == 1
 
 
 def test_the_share_of_each_step_outlives_the_evaluation_that_replaces_its_table(tmp_path):
