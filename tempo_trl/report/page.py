@@ -79,7 +79,8 @@ def page_data(runs: Sequence[RecordedRun], title: str) -> dict:
 
 def _headlines(runs: Sequence[RecordedRun]) -> list[dict]:
     several = len(runs) > 1
-    shown = [run for run in runs if run.summary and not (several and run.summary.terms.label == GRPO)]
+    recorded = [run for run in runs if run.summary]
+    shown = [run for run in recorded if run.summary.terms.label != GRPO] or recorded
     return [headline(run.summary, one_line(run.label) if several else "") for run in shown] or [
         {"share": 0.0, "number": "–", "words": " of the credit moved.", "lesson": "", "facts": NOTHING}
     ]

@@ -3,6 +3,7 @@
 import pickle
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from itertools import chain
 from typing import NamedTuple
 
 import torch
@@ -70,8 +71,8 @@ class Report:
 
     def add(self, sums: Sums, columns: dict[str, list]) -> None:
         """Add sums, and columns of the table of completions."""
-        entries = [(str(name), float(total), float(count)) for name, (total, count) in sums.items()]
-        self.sums |= summed([*((name, *self.sums[name]) for name, *_ in entries if name in self.sums), *entries])
+        entries = chain(self.sums.items(), sums.items())
+        self.sums = summed((str(name), float(total), float(count)) for name, (total, count) in entries)
         self.columns |= columns
 
     def add_credit(self, credit: Credit, criteria: Criteria | None) -> None:

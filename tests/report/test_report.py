@@ -73,6 +73,14 @@ def test_the_report_says_whose_credit_it_shows_and_what_that_adds(metadata, labe
     assert (run["terms"]["label"], run["terms"]["added"]) == (label, added)
 
 
+@pytest.mark.parametrize(("methods", "shown"), [(("tempo", "grpo"), ["TEMPO"]), (("grpo", "grpo"), ["GRPO"] * 2)])
+def test_grpo_has_no_headline_beside_another_method(methods, shown, tmp_path):
+    rows, labels = rows_of([list(text) for text in HAND_WORKED], HAND_REWARDS), {"tempo": "TEMPO", "grpo": "GRPO"}
+    runs = [record(tmp_path / str(i), [rows], method=name, credit=labels[name]) for i, name in enumerate(methods)]
+    headlines = page_data(report(runs, tmp_path / "r.html", pictures=False))["headlines"]
+    assert [each["words"].partition(": ")[2] for each in headlines] == [f"{label} against GRPO" for label in shown]
+
+
 def test_several_runs_have_a_line_a_method_with_a_band(tmp_path):
     runs = [log(tmp_path / f"grpo-seed{s}", reward=[0.1 * s, 0.5, 0.6]) for s in (0, 1, 2)]
     tempo = hand_worked_run(log(tmp_path / "tempo-seed0", reward=[0.2, 0.4, 0.7]))
