@@ -20,7 +20,7 @@ from tempo_trl.runs.log import training_log
 from tempo_trl.runs.record import read_record
 
 FINE_TUNING = Lock()
-EVAL_ROWS = 256  # held-out answers that are sampled at a time
+EVAL_ROWS = 128  # held-out answers that are sampled at a time; two runs with 256 did not fit into 24 GiB
 BIG = ("model.safetensors", "optimizer.pt")
 # Of each step: name in a cell, and in TRL's log. The reward of a task with criteria is their mean, also where an arm
 # is paid something else.
