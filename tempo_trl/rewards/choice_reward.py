@@ -53,7 +53,8 @@ def choice_reward(
     return rewards
 
 
-_TAGGED = re.compile(r"<answer>((?:(?!</?answer>).)*+)</answer>", re.IGNORECASE | re.DOTALL)
+# Not `*+`, with which Python 3.11.2 loses what the group has matched.
+_TAGGED = re.compile(r"<answer>((?:(?!</?answer>).)*)</answer>", re.IGNORECASE | re.DOTALL)
 _LINE = re.compile(r"[\s*_]*(?:Final )?Answer[\s*_]*:[\s*_]*(?P<answer>.*?)[\s*_]*", re.IGNORECASE)
 _LETTER = re.compile(r"[\s*_(\[]*(?P<letter>[A-Z])(?:[\s*_)\].:]*|[*_)\]]*[.):][)\s*_]*(?P<text>.*))", re.DOTALL)
 
