@@ -69,8 +69,9 @@ class PrefixBaselineTrainer(PrefixTreeTrainer):
     from the other completions of the group. Those that share the token's prefix have more weight; how much more is
     learned from earlier batches.
 
-    The policy gradient stays unbiased, because the baseline of a completion never depends on its own reward. If
-    prefixes do not predict rewards, it is RLOO. docs/evidence/toy_tasks.md compares it with the other methods.
+    The baseline of a completion never depends on its own reward, so the policy gradient stays unbiased, but for GRPO's
+    division by the group's standard deviation. If prefixes do not predict rewards, it is RLOO.
+    docs/evidence/toy_tasks.md compares it with the other methods.
 
     Args:
         model, reward_funcs, args, ...:

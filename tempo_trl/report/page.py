@@ -28,8 +28,8 @@ MAX_CRITERIA = 200  # of a run; a model may write names of its own
 SCRIPTS = ("page.js", "tree.js", "turns.js", "criteria.js", "credit.js", "charts.js")
 CURVES = ("reward", "eval_reward", "completions/mean_length", *METRICS)
 NOTHING = (
-    "No trees were recorded. The trainers of this package record them if log_trees_steps > 0, TRL's own does not. The "
-    "logged metrics are shown below."
+    "No trees were recorded. The trainers of this package record them if log_trees_steps > 0; TRL's own trainer does "
+    "not. The logged metrics are shown below."
 )
 
 

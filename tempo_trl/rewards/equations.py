@@ -150,6 +150,7 @@ def _final(answer: str) -> tuple[Readings, int | None, int | None]:
     """The numbers that the final answer may mean, none if it is a part of something else, and its characters."""
     spans = box_spans(answer)
     if spans:
+        # The last one that is not empty; if all are empty, the first.
         start, end = [span for span in spans if answer[slice(*span)].strip() or span == spans[0]][-1]
         is_short = end - start <= _MAX_ANSWER
         return _readings(answer[start:end]) if is_short else set(), start, max(end, start + 1)

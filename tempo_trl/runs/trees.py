@@ -134,7 +134,8 @@ def read_trees(run_dir: str | Path, steps: Sequence[int] | None = None, mode: st
     recorded = recorded_steps(run_dir, mode)
     missing = sorted(set(steps or ()) - set(recorded))
     if missing:
-        known = reprlib.repr(recorded)[1:-1] or "none: `log_trees_steps` was 0, or no two completions had one prompt"
+        nothing = "none: `log_trees_steps` was 0, the trainer was TRL's own, or each prompt had one completion"
+        known = reprlib.repr(recorded)[1:-1] or nothing
         raise ValueError(f"{run_dir} has no trees of step {missing[0]} ({mode}). It has those of {known}.")
     paths = [str(trees_path(run_dir, mode, step)) for step in recorded if steps is None or step in steps]
     return dataset(paths, schema=SCHEMA, format="parquet").to_table().to_pandas()
