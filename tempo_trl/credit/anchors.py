@@ -105,12 +105,15 @@ def state_labels(
     return np.where(keys == 0, -1, np.stack(found))
 
 
+def turn_of_steps(first: np.ndarray, steps: int) -> np.ndarray:
+    """The turn of each step, `(R, steps)`, by the first step of each turn, `(R, N)`, -1 where a row has none."""
+    has_begun = (first[:, :, None] >= 0) & (first[:, :, None] <= np.arange(steps))
+    return has_begun.sum(axis=1) - 1
+
+
 def _longer(last: np.ndarray, begin: np.ndarray, history: int) -> list[np.ndarray]:
     """Labels by 2, 3, ... observations from those by the last one; `begin` has the first step of each turn, or -1."""
-    row, _ = np.nonzero(begin >= 0)
-    begins = np.zeros_like(last)
-    begins[row, begin[begin >= 0]] = 1
-    turn = begins.cumsum(axis=1)  # of each step, from 1
+    turn = turn_of_steps(begin, last.shape[1]) + 1  # from 1
     before = np.where(begin < 0, -1, np.take_along_axis(last, begin.clip(min=0), axis=1))
     before = np.pad(before, ((0, 0), (1, 0)), constant_values=-1)  # of turn 0, before the first one
     found = [last]

@@ -6,7 +6,7 @@ import numpy as np
 import torch
 
 from tempo_trl.config_help import with_help
-from tempo_trl.credit.anchors import relative_returns, visits
+from tempo_trl.credit.anchors import relative_returns, turn_of_steps, visits
 from tempo_trl.credit.batch import Batch, Credit
 from tempo_trl.credit.checks import check_number
 from tempo_trl.credit.turns import spread_turns
@@ -48,11 +48,10 @@ def hgpo_credit(
     """
     returns = step_returns(batch, gamma, scale)
     total = weights = torch.zeros_like(returns)
-    first = first_steps(batch.turns, batch.steps)[:, :, None]
-    turn = ((first >= 0) & (first <= torch.arange(returns.shape[1]))).sum(dim=1) - 1  # of each step
+    turn = turn_of_steps(first_steps(batch.turns, batch.steps).numpy(), returns.shape[1])
     for k, labels in enumerate(labels_of(batch, history)):
         # Not scored, or fewer than k observations before the last one.
-        labels = np.where(batch.rewards.isnan()[:, None] | (turn < k), -1, labels)
+        labels = np.where(batch.rewards.isnan()[:, None].numpy() | (turn < k), -1, labels)
         weight = (k + 1) ** history_weight * torch.from_numpy(visits(labels) > 1)
         total = total + weight * relative_returns(returns, labels, normalize=scale == "group")
         weights = weights + weight
