@@ -122,6 +122,8 @@ def test_the_accelerator_is_made_by_a_method_of_trainers_that_we_wrap():
 def test_an_epoch_is_a_method_that_asks_for_the_end_after_each_step():
     loop = inspect.getsource(Trainer._inner_training_loop)
     assert loop.count("self._run_epoch(") == 1, "RunTrainer skips it where a run is resumed at its end"
+    for name in ("resume_from_checkpoint", "epoch", "epochs_trained", "steps_trained_in_current_epoch"):
+        assert f" {name}={name}," in loop, f"RunTrainer._run_epoch reads {name}"
     assert "self.state.max_steps" not in loop[loop.index("for epoch in range") :], "the override may not be needed"
 
 

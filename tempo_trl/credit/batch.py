@@ -62,8 +62,8 @@ class Batch:
             Log-probabilities of the tokens under the policy that sampled them, if TRL computed them (with several
             updates per generation, or vLLM).
         entropies (`torch.Tensor` of shape `(R, T)`, *optional*):
-            Entropies in nats of the distributions that the tokens were sampled from, if `logps` come from TRL's own
-            forward pass.
+            Entropies in nats of the policy's distributions at `temperature`, without truncation (such as `top_p`) and
+            penalties, if `logps` come from TRL's own forward pass.
         tree_rollouts (`list[GrownTree]`, *optional*):
             The trees whose leaves are the completions, one per group; None for independent samples.
         step_rewards (`torch.Tensor` of shape `(R, N)`, *optional*):
@@ -155,7 +155,8 @@ class Credit:
             NaN counts as 0 for completions that no reward function scored.
         added (`torch.Tensor` of shape `(R, T)`, *optional*):
             The part of the advantage that the method adds to the outcome, for metrics, report and recorded trees. It
-            is not used for training. Defaults to `advantages` minus `batch.outcome`.
+            is not used for training. Defaults to 0 where `advantages` are TRL's own (`batch.advantages`), elsewhere to
+            `advantages` minus `batch.outcome`.
         metrics (`dict[str, tuple[float, float]]`, *optional*):
             Maps a name to (numerator, denominator). The ratio of their sums over ranks is logged under that name, so
             compute both over `batch.counted` rows.
@@ -205,7 +206,9 @@ def checked(given: Any, batch: Batch) -> Credit:
     advantages = _float_tensor("advantages", credit.advantages, batch, per_completion=True)
     per_token = advantages if advantages.ndim == 2 else advantages[:, None].expand(batch.completion_ids.shape)
     _refuse_what_is_not_finite(per_token, batch)
-    added = per_token - batch.outcome.nan_to_num(0.0)[:, None] if credit.added is None else credit.added
+    added = credit.added
+    if added is None:
+        added = (per_token - batch.outcome.nan_to_num(0.0)[:, None]) * (per_token != batch.advantages[:, None])
     added = _float_tensor("added", added, batch).nan_to_num(0.0, 0.0, 0.0)
     mask = credit.loss_mask
     if mask is not None:

@@ -83,14 +83,14 @@ class SiblingCreditConfig(TokenCreditConfig):
             corrected = self.use_vllm and self.vllm_importance_sampling_correction
             by_sequence = corrected and self.vllm_importance_sampling_mode.startswith("sequence")
             why = (
-                "it weights whole completions, so a shared token would get the weight of the first completion only. "
+                "it weights completions each by itself, so a shared token would get the weight of the first one only. "
                 "Use {}, or `count_shared_tokens='per_leaf'`"
             )
             refused = {
                 "vllm_importance_sampling_mode": (by_sequence, "'token_truncate' or 'token_mask'"),
                 "importance_sampling_level": (self.importance_sampling_level == "sequence", "'token'"),
                 "off_policy_mask_threshold": (self.off_policy_mask_threshold is not None, "None"),
-                "loss_type": (self.loss_type == "vespo", "another one"),
+                "loss_type": (self.loss_type in ("grpo", "sapo", "vespo"), "another one"),
             }
             refuse(self, {name: (wrong, why.format(instead)) for name, (wrong, instead) in refused.items()})
 

@@ -32,6 +32,11 @@ def checked_rollout(rollout: RolloutFunc) -> Callable:
     return call
 
 
+def _rows(output: dict[str, Any], name: str) -> Sequence:
+    """A field's rows; a tensor has no truth value."""
+    return () if output.get(name) is None else output[name]
+
+
 def _check_counts(output: dict[str, Any], rows: int) -> None:
     """Every list has one entry per prompt. Fields of its own may be single values, which TRL gives to all rows."""
     for name, values in output.items():
@@ -47,14 +52,14 @@ def _check_counts(output: dict[str, Any], rows: int) -> None:
 def _check_lengths(output: dict[str, Any]) -> None:
     """Every row has a token, and a log-probability and a mask for each of its completion's tokens."""
     for name in ("prompt_ids", "completion_ids"):
-        for row, ids in enumerate(output.get(name) or ()):
+        for row, ids in enumerate(_rows(output, name)):
             if len(ids) == 0:
                 raise ValueError(
                     f"`rollout_func` must return at least one token in each row, got none in `{name}` of row {row}. "
                     "Return the end-of-sequence token for an answer without text."
                 )
     for name in ("logprobs", "env_mask"):
-        for row, values in enumerate(output.get(name) or ()):
+        for row, values in enumerate(_rows(output, name)):
             tokens = len(output["completion_ids"][row])
             if len(values) != tokens:
                 raise ValueError(
@@ -78,7 +83,7 @@ def _check_order(output: dict[str, Any], prompts: list, tokenizer: PreTrainedTok
     """
     asked = [_squeezed(_text(prompt)) for prompt in prompts]
     known = {text for text in asked if text}
-    for row, ids in enumerate(output.get("prompt_ids") or ()):
+    for row, ids in enumerate(_rows(output, "prompt_ids")):
         seen = _squeezed(tokenizer.decode(ids, skip_special_tokens=True))
         if asked[row] in seen:
             continue

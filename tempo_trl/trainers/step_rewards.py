@@ -109,8 +109,10 @@ def _prepared(function: StepRewardFunc, trainer: GRPOTrainer) -> Callable | torc
         known = {name: options[name] for name in ("revision", "trust_remote_code") if options.get(name) is not None}
         _check_vocabulary(function, AutoTokenizer.from_pretrained(function, **known), trainer._tokenizer)
         function = AutoModelForTokenClassification.from_pretrained(function, **options | {"device_map": None})
-    if not isinstance(function, torch.nn.Module):
+    elif not isinstance(function, torch.nn.Module):
         return function
+    elif name := get_config_model_id(function.config):  # it has none if it was not loaded
+        _check_vocabulary(name, AutoTokenizer.from_pretrained(name), trainer._tokenizer)
     if trainer.is_deepspeed_enabled:
         return prepare_deepspeed(function, trainer.accelerator)
     return trainer.accelerator.prepare_model(function, evaluation_mode=True, device_placement=True).eval()

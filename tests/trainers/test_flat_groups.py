@@ -45,6 +45,22 @@ def test_weighted_sums_that_differ_by_rounding_have_advantages_of_zero(method, t
     assert not (batch.output["advantages"].view(len(mask), -1) * mask).any()
 
 
+def a_hundredth(completions, **columns) -> list[float]:
+    """In float32 their mean is another number."""
+    return [0.01] * len(completions)
+
+
+@pytest.mark.parametrize("method", THEIRS[:2])
+def test_rounding_in_trls_own_advantages_is_not_what_a_method_adds(method, tiny_model, tmp_path):
+    options = {"num_generations": 6, "per_device_train_batch_size": 12, "max_steps": 1, "num_iterations": 1}
+    trainer = trainer_of(method, tiny_model, tmp_path, reward=a_hundredth, **options)
+    trainer.train()
+    assert trainer.batches[0].output["advantages"].any()
+    logged = trainer.state.log_history[0]
+    assert "tempo/added_share" not in logged  # a share of nothing
+    assert logged["tempo/branch_tokens"] == 0
+
+
 def on_one_token(rewards: torch.Tensor) -> tuple:
     return torch.arange(len(rewards))[:, None] % 2, torch.ones(len(rewards), dtype=torch.long), rewards, len(rewards)
 

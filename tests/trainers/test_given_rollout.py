@@ -3,6 +3,7 @@
 import re
 
 import pytest
+import torch
 from datasets import Dataset
 
 from .recording import questions, rolled_out, train
@@ -32,6 +33,15 @@ def everything(rearranged):
         return {name: values and rearranged(values) for name, values in answers(prompts, trainer).items()}
 
     return rollout
+
+
+def test_ids_may_be_a_tensor_as_for_trl(tiny_model, tmp_path):
+    def rollout(prompts, trainer):
+        output = rolled_out(prompts, trainer, [[30 + i, 31, 2] for i in range(len(prompts))], env_mask=None)
+        return output | {"completion_ids": torch.tensor(output["completion_ids"])}
+
+    trainer = train(tiny_model, tmp_path, trainer={"rollout_func": rollout}, max_steps=1)
+    assert trainer.state.global_step == 1
 
 
 WRONG = {

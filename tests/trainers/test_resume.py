@@ -28,6 +28,17 @@ def test_resuming_at_a_generation_boundary_gives_the_same_weights(prompts, tiny_
     assert_same_weights(resumed, whole)
 
 
+def test_a_run_that_resumes_within_a_generation_ends_it_and_keeps_to_the_prompts_of_the_run_that_never_stopped(
+    tiny_model, tmp_path
+):
+    options = {"dataset": questions(6), "per_device_train_batch_size": 4} | SCHEDULE | {"max_steps": 20, "save_steps": 7}
+    whole = train(tiny_model, tmp_path, **options)
+    resumed = train(tiny_model, tmp_path, resume=str(tmp_path / "checkpoint-7"), **options)
+    prompts = [batch.prompts for batch in whole.batches]
+    assert len(prompts) == 5
+    assert [batch.prompts for batch in resumed.batches] == prompts[1:]
+
+
 def test_a_finished_run_that_is_resumed_does_not_train_on(tiny_model, tmp_path):
     """A scheduler may start the command of a job again that has ended. The last step is in the middle of an epoch."""
     finished = train(tiny_model, tmp_path, per_device_train_batch_size=4, **SCHEDULE)
