@@ -99,19 +99,17 @@ def train(study: Study, cell: Cell, folder: Path, threads: int, nice: int, *flag
         RuntimeError: the run failed.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    environment = os.environ | {"OMP_NUM_THREADS": str(threads), "TOKENIZERS_PARALLELISM": "false"}
+    environment = os.environ | KEEP_MEMORY | {"OMP_NUM_THREADS": str(threads), "TOKENIZERS_PARALLELISM": "false"}
     with (folder / "run.log").open("a") as log:
 
-        def run(*words: str, **more: str) -> int:
+        def run(*words: str) -> int:
             return subprocess.run(
-                ("nice", "-n", str(nice), *words), stdout=log, stderr=log, env=environment | more
+                ("nice", "-n", str(nice), *words), stdout=log, stderr=log, env=environment
             ).returncode
 
         with FINE_TUNING:  # once, for whichever cell comes first
             code = run(*command_of_start(study, cell, folder)) if study.start else 0
-        code = code or run(*command(study, cell, folder), *flags, "--do_eval", "false", **KEEP_MEMORY)
-        if is_evaluated(study, cell):  # in another process, because the memory that is kept grows with each batch
-            code = code or run(*command(study, cell, folder), *flags)
+        code = code or run(*command(study, cell, folder), *flags)
     if code or not (folder / ("eval_results.json" if is_evaluated(study, cell) else "train_results.json")).exists():
         raise RuntimeError(f"{cell.name} failed. Its log is {folder / 'run.log'}.")
     for checkpoint in folder.glob("checkpoint-*"):
