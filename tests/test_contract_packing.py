@@ -77,7 +77,9 @@ def test_rows_are_shuffled_and_split_into_buffered_micro_batches_read_by_the_ste
 def test_the_trainer_has_the_attributes_that_the_obstacles_are_read_from():
     source = inspect.getsource(GRPOTrainer)
     for name in ("aux_loss_enabled", "_buffered_inputs", "_step", "num_generations"):
-        assert f"self.{name} = " in source, f"GRPOTrainer.{name} is gone: see tree_forward/tree_pass.py and RunTrainer._run_epoch"
+        assert f"self.{name} = " in source, (
+            f"GRPOTrainer.{name} is gone: see tree_forward/tree_pass.py and RunTrainer._run_epoch"
+        )
 
 
 def test_transformers_takes_a_mask_of_four_dimensions_as_it_is():

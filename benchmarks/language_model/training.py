@@ -2,15 +2,14 @@
 
 Sampling takes half of a step on two cores with transformers' `generate`, so the demo's sampler takes its place. The
 gradient of attention takes three times as long in bfloat16 as in float32 there (PyTorch 2.13, 45 queries, 125 keys:
-3.3 and 1.0 ms), so it is computed in float32. The loss of an evaluation, which nobody reads, is left out: it takes more
-time than sampling, and most of the memory. Everything else is the trainer's.
+3.3 and 1.0 ms), so it is computed in float32. The loss of an evaluation, which nobody reads, is left out: it takes
+more time than sampling, and most of the memory. Everything else is the trainer's.
 """
 
 import sys
 
 import torch
 import torch.nn.functional as F
-
 from trl import GRPOTrainer
 
 from tempo_trl.demo.sampling import sample_quickly_on_a_cpu

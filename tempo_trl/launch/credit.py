@@ -56,8 +56,10 @@ def main(completions: str, tokenizer: str | None, groups: int, output: str | Non
         table = criteria_table(group) if group.terms.of_places else token_table(group)
         for part in filter(None, [group_tree(group), table, turn_table(group)]):
             console.print(part)
-    if len(found) > groups:
-        console.print(f"{len(found) - groups} more groups. Print all with --groups {len(found)}.", highlight=False)
+    if len(found) > max(groups, 0):
+        console.print(
+            f"{len(found) - max(groups, 0)} more groups. Print all with --groups {len(found)}.", highlight=False
+        )
     line = headline(inside.summary)
     console.print(f"\n{line['number']}{line['words']}\n{line['facts']}", highlight=False, markup=False)
     if output:

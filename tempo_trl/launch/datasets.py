@@ -3,11 +3,13 @@
 import inspect
 from collections.abc import Callable, Iterable
 from dataclasses import replace
+from functools import partial
 from itertools import product
 from typing import TYPE_CHECKING
 
 import trl
 
+from tempo_trl import rewards
 from tempo_trl.data import BENCHMARKS, check_leaks, load_prompts
 from tempo_trl.launch.arguments import RunArguments
 from tempo_trl.launch.fields import BUILT_IN, TrainArguments
@@ -16,9 +18,9 @@ from tempo_trl.launch.functions import load_function
 if TYPE_CHECKING:
     from datasets import Dataset, DatasetDict
 
-# What reward functions get beside columns of the dataset; `texts` is for span rewards.
-_GIVEN = {"prompts", "completions", "completion_ids", "texts"}
-_GIVEN |= {"environments", "log_metric", "log_extra", "trainer_state"}
+# What all reward functions get beside columns of the dataset, and what only some get.
+_GIVEN = {"prompts", "completions", "completion_ids", "log_metric", "log_extra", "trainer_state"}
+_GIVEN_TO_SOME = {"environments", "texts"}
 
 
 def load_datasets(arguments: RunArguments) -> "tuple[Dataset, Dataset | None]":
@@ -32,7 +34,7 @@ def _load_benchmark(script_args, training_args, _):
     prompt_settings = script_args.system_prompt, script_args.instruction, script_args.prompt_style or "boxed"
     train_split, eval_split = script_args.dataset_train_split, _eval_split(script_args)
     train_dataset = load_prompts(script_args.task, train_split, script_args.train_file, *prompt_settings)
-    if not (training_args.do_eval or script_args.drop_leaked_rows):
+    if not (_evaluates(training_args) or script_args.drop_leaked_rows):
         return train_dataset, None
     is_local = script_args.train_file or script_args.eval_file
     if not is_local and eval_split in (train_split, train_split.partition("[")[0]):  # function_calls has one split
@@ -40,7 +42,11 @@ def _load_benchmark(script_args, training_args, _):
         raise ValueError(f"{same}. Set `dataset_train_split` to train[:-500], `dataset_test_split` to train[-500:].")
     eval_dataset = load_prompts(script_args.task, eval_split, script_args.eval_file, *prompt_settings)
     train_dataset = check_leaks(train_dataset, eval_dataset, drop=script_args.drop_leaked_rows)
-    return train_dataset, eval_dataset if training_args.do_eval else None
+    return train_dataset, eval_dataset if _evaluates(training_args) else None
+
+
+def _evaluates(args: trl.GRPOConfig) -> bool:
+    return args.do_eval or args.eval_on_start
 
 
 def _eval_split(script_args: TrainArguments) -> str:
@@ -52,7 +58,18 @@ def _eval_split(script_args: TrainArguments) -> str:
 def _load_task(script_args, training_args, _):
     load = load_function(BUILT_IN.get(script_args.task, script_args.task))
     # Held-out rows do not depend on the seed, so that runs of different seeds are compared on the same ones.
-    return load("train", training_args.seed), load("test", 0) if training_args.do_eval else None
+    return _rows(load, "train", training_args.seed), _rows(load, "test", 0) if _evaluates(training_args) else None
+
+
+def _rows(load: Callable, split: str, seed: int) -> "Dataset":
+    try:
+        inspect.signature(load).bind(split, seed)
+        found = load(split, seed)
+    except TypeError as error:
+        found = error
+    if not hasattr(found, "column_names"):
+        raise ValueError(f"`task` must be a function `load(split, seed)` that returns a Dataset, got {found!r:.100}.")
+    return found
 
 
 def _load_as_trl_does(script_args, training_args, mixture):
@@ -63,7 +80,7 @@ def _load_as_trl_does(script_args, training_args, mixture):
 
         streaming = script_args.dataset_streaming
         dataset = load_dataset(script_args.dataset_name, name=script_args.dataset_config, streaming=streaming)
-    eval_dataset = _split(dataset, "dataset_test_split", script_args) if training_args.do_eval else None
+    eval_dataset = _split(dataset, "dataset_test_split", script_args) if _evaluates(training_args) else None
     return _split(dataset, "dataset_train_split", script_args), eval_dataset
 
 
@@ -83,18 +100,37 @@ def _split(dataset: "DatasetDict", field: str, script_args: TrainArguments) -> "
     return dataset[name]
 
 
-def refuse_missing_columns(functions: Iterable[Callable], *datasets: "Dataset | None") -> None:
+def refuse_functions_that_fail(functions: Iterable[Callable], *datasets: "Dataset | None") -> None:
     """
-    Raise ValueError if a reward function needs a column that a dataset does not have, which a run would otherwise meet
-    after it has loaded the model and sampled a batch.
+    Raise ValueError for a reward function that cannot be called as TRL calls it, with each column of the dataset, and
+    for one of this package that cannot read the first row. A run would meet that after it has loaded the model and
+    sampled a batch.
     """
-    optional = inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD
     for function, dataset in product(functions, datasets):
-        columns = {*((dataset and dataset.column_names) or ())} - {"prompt", "completion"}  # TRL does not pass these
-        parameters = inspect.signature(function).parameters.values()
-        needed = {each.name for each in parameters if each.default is each.empty and each.kind not in optional}
-        missing = needed - columns - _GIVEN
-        if missing and dataset and dataset.column_names:  # of a stream they may be unknown
-            name, gets = trl.trainer.utils.get_callable_name(function), ", ".join(sorted(columns)) or "none"
-            needs = f"the reward function {name} needs {', '.join(sorted(missing))}"
-            raise ValueError(f"{needs}, but gets only these columns of the dataset: {gets}. Rename a column.")
+        if not (dataset and dataset.column_names):  # those of a stream may be unknown
+            continue
+        columns = {*dataset.column_names} - {"prompt", "completion"}  # TRL does not pass these
+        _refuse_other_parameters(function, columns)
+        if _is_ours(function):
+            row = {name: [value] for name, value in next(iter(dataset)).items() if name in columns}
+            function(**{"texts": [""], "completions": [""]} | row)
+
+
+def _refuse_other_parameters(function: Callable, columns: set[str]) -> None:
+    """Raise ValueError if a function needs something else than TRL passes, or does not take all that it passes."""
+    parameters = inspect.signature(function).parameters.values()
+    kinds, names = {each.kind for each in parameters}, {each.name for each in parameters}
+    optional = inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD
+    needed = {each.name for each in parameters if each.default is each.empty and each.kind not in optional}
+    name = f"the reward function {trl.trainer.utils.get_callable_name(function)}"
+    if missing := needed - columns - _GIVEN - _GIVEN_TO_SOME:
+        gets = f"but gets only these columns of the dataset: {', '.join(sorted(columns)) or 'none'}. Rename a column."
+        raise ValueError(f"{name} needs {', '.join(sorted(missing))}, {gets}")
+    if inspect.Parameter.VAR_KEYWORD not in kinds and (others := (_GIVEN | columns) - names):
+        raise ValueError(f"{name} does not take {', '.join(sorted(others))}, which TRL passes. Add **columns.")
+
+
+def _is_ours(function: Callable) -> bool:
+    while isinstance(function, partial):
+        function = function.func
+    return any(function is each for each in vars(rewards).values())

@@ -18,7 +18,7 @@ import trl
 from tempo_trl.data import BENCHMARKS
 from tempo_trl.demo.language_model import HUB_ID, base_model, language_model
 from tempo_trl.launch.arguments import LAUNCHED_WITH, RunArguments, class_of, named_first, parse, recipe_parser
-from tempo_trl.launch.datasets import load_datasets, refuse_missing_columns
+from tempo_trl.launch.datasets import load_datasets, refuse_functions_that_fail
 from tempo_trl.launch.fields import BUILT_IN, TrainArguments
 from tempo_trl.launch.functions import load_functions, load_rewards
 from tempo_trl.runs.log import checkpoints, refuse_a_torn_checkpoint
@@ -62,16 +62,23 @@ def run_inputs(arguments: RunArguments) -> dict:
     Raises:
         ImportError: the package that a reward function needs is not installed.
         ValueError: a function cannot be imported, the method does not read it or lacks one, has more or fewer weights,
-            or a reward function needs a column that the data do not have.
+            or a reward function needs a column that the data do not have, or cannot be called as TRL calls it; the
+            data have no prompts.
     """
-    from tempo_trl.trainers.run import refuse_missing_extras  # here, because `--help-fields` must not wait for torch
+    # Here, because `--help-fields` must not wait for torch.
+    from tempo_trl.trainers.checks import check_datasets
+    from tempo_trl.trainers.reward_functions import checked_functions
+    from tempo_trl.trainers.run import refuse_missing_extras
 
     functions = {"reward_funcs": load_rewards(arguments.script), **load_functions(arguments.script)}
     of_places = class_of(arguments.script.method, "Trainer").check_functions(arguments.training, **functions)
     refuse_missing_extras(functions["reward_funcs"])
+    if "environment_factory" not in functions:  # which may bring a reward of its own
+        checked_functions("reward_funcs", functions["reward_funcs"], arguments.training.reward_weights, True, "")
     train_dataset, eval_dataset = load_datasets(arguments)
+    check_datasets(train_dataset, eval_dataset, may_lack_prompts="environment_factory" in functions)
     rewards = filter(callable, sum(of_places, functions["reward_funcs"]))
-    refuse_missing_columns(rewards, train_dataset, eval_dataset)
+    refuse_functions_that_fail(rewards, train_dataset, eval_dataset)
     return functions | {"train_dataset": train_dataset, "eval_dataset": eval_dataset}
 
 

@@ -12,6 +12,7 @@ from tempo_trl.runs.token_places import TokenTexts
 from tempo_trl.runs.token_text import token_pieces
 
 MAX_ID = 2**31  # no vocabulary is as large
+FIELDS = ("prompt", "completion", "reward", "spans", "group", "truncated")  # anything else in a line is the user's
 
 
 class CompletionFile:
@@ -99,7 +100,7 @@ class CompletionFile:
 
     def _spans(self, line: dict) -> tuple[list[SpanReward], Callable[[int, int], tuple[int, int]]]:
         """The criteria of a line, and the function from their places to tokens."""
-        spans, completion = [SpanReward(**span) for span in line.get("spans", [])], line["completion"]
+        spans, completion = [SpanReward(**span) for span in line.get("spans", ())], line["completion"]
         if not isinstance(completion, str):
             if spans and not is_ids(completion):
                 raise ValueError("`spans` need a `completion` of text or token ids, got messages.")
@@ -142,4 +143,7 @@ def _checked(text: str) -> dict:
         raise ValueError(
             f"`reward` must be a number of at most {LARGEST_REWARD:g} in size or null, got {reward!r:.60}."
         )
-    return line
+    spans, fields = line.get("spans", []), {*SpanReward._fields}
+    if not isinstance(spans, list) or not all(isinstance(span, dict) and span.keys() <= fields for span in spans):
+        raise ValueError(f"`spans` must be a list of objects with name, reward, start and end, got {spans!r:.60}.")
+    return {name: value for name, value in line.items() if name in FIELDS}

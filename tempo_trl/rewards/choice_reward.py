@@ -38,7 +38,7 @@ def choice_reward(
         its solution is not the letter of an option.
 
     Raises:
-        ValueError: options go by other keys, or `boxes` has another value.
+        ValueError: options go by other keys or are not texts, or `boxes` has another value.
     """
     rewards, letters = [], []
     for completion, gold, row in zip(completions, solution, options, strict=True):
@@ -78,11 +78,16 @@ def _letter_of(claim: str, options: list[str]) -> str:
     return same[0] if len(same) == 1 else ""
 
 
-def _texts(options: list[str] | dict[str, str] | None) -> list[str]:
+def _texts(options: list[str | None] | dict[str, str | None] | None) -> list[str]:
     if isinstance(options, dict):
         if [*options] != [*ascii_uppercase[: len(options)]]:
             raise ValueError(
                 f"`options` go by {', '.join(map(repr, options))}, expected a list, or the letters A, B, ... in order."
             )
-        options = list(options.values())
-    return options or []
+        options = [*options.values()]
+    texts = [*(options or [])]
+    while texts and texts[-1] is None:  # `datasets` gives all rows the keys of the longest
+        texts.pop()
+    if not all(isinstance(text, str) for text in texts):
+        raise ValueError(f"`options` must be texts, got {options!r:.100}. Correct the row.")
+    return texts

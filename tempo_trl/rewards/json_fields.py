@@ -15,6 +15,7 @@ Where the JSON cannot be read, all that is undecided earns 0.0 from there on.
 """
 
 import json
+import re
 from collections.abc import Callable
 from functools import partial
 
@@ -96,20 +97,21 @@ def _leaves(root: Node, reference: Reference) -> tuple[list[tuple], list[Verdict
 
 
 def judged(
-    answer: Segment, opener: str, check: Callable[[Node], tuple[list[tuple], list[Verdict]] | None]
+    answer: Segment, openers: str, check: Callable[[Node], tuple[list[tuple], list[Verdict]] | None]
 ) -> list[SpanReward]:
     """
     The criteria of an answer: those of a check, then `json`, `additional` and `outside`.
 
     Args:
         answer: The answer.
-        opener: The bracket that its JSON begins with.
+        openers: The brackets that its JSON may begin with.
         check: From the JSON to verdicts, each after its criterion's name, and to those on `additional`; None if the
             answer is not judged.
     """
     said = answer.said
     first = len(said) - len(said.lstrip()) if said.strip() else 0
-    start = said.find(opener) if answer.kind == "content" else -1
+    found = re.search(f"[{re.escape(openers)}]", said) if answer.kind == "content" else None
+    start = found.start() if found else -1
     root = scan(said, start) if start >= 0 else Node(first, error=first)
     checked = check(root)
     if checked is None:

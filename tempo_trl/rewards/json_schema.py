@@ -38,12 +38,12 @@ class Schema(NamedTuple):
 
     Args:
         text: It as JSON.
-        opener: The bracket that its values begin with.
+        openers: The brackets that its values may begin with.
         named: The paths of the criteria.
     """
 
     text: str
-    opener: str
+    openers: str
     named: list[Path]
 
 
@@ -63,8 +63,9 @@ def json_schema(
 
         span_reward_funcs = partial(json_schema, schema=Product.model_json_schema())
 
-    The answer and its JSON are found as in [`~tempo_trl.rewards.json_fields`]. All completions of one schema have the
-    same criteria, and each earns 1.0 or 0.0:
+    The answer is found as in [`~tempo_trl.rewards.json_fields`]; its JSON begins at the first bracket of a kind that
+    the schema allows, that of an object if it names properties. All completions of one schema have the same criteria,
+    and each earns 1.0 or 0.0:
 
     - every property that the schema names in `properties` or `required`, also through `$ref` and `allOf`, by its path
       (`address`, `address.street`): whether the value is right, apart from its own properties with a criterion. List
@@ -103,7 +104,7 @@ def json_schema(
     schemas = referenced(columns, column, "json_schema", _read, expected)
     rows = zip(readings(texts, completions), schemas, strict=True)
     return [
-        [] if schema is None else judged(reading.answer, schema.opener, partial(_checked, schema=schema))
+        [] if schema is None else judged(reading.answer, schema.openers, partial(_checked, schema=schema))
         for reading, schema in rows
     ]
 
@@ -119,7 +120,7 @@ def _read(cell: Any) -> Schema | None:
         return _undecided()
     if "invalid" in found:
         raise ValueError(found["invalid"])
-    return Schema(text, found["opener"], [*map(tuple, found["named"])])
+    return Schema(text, found["openers"], [*map(tuple, found["named"])])
 
 
 def _checked(root: Node, schema: Schema) -> tuple[list[tuple], list[Verdict]] | None:

@@ -27,6 +27,7 @@ from tempo_trl.rewards.json_reading import integer
 
 Path = tuple[str | int, ...]
 _NOTES = {"$schema", "$id", "$defs", "definitions", "$comment", "title", "description", "default", "examples"}
+_OPENERS = {"object": "{", "array": "["}
 _OF_PROPERTIES = {"type", "properties", "required", "$ref", "allOf"}
 
 
@@ -39,7 +40,7 @@ def schema_errors(schema: str, value: str | None = None) -> dict:
         value (`str`, *optional*): JSON text of the value.
 
     Returns:
-        `dict`: `invalid`, why the schema is not valid; or `opener`, the bracket that its values begin with, and
+        `dict`: `invalid`, why the schema is not valid; or `openers`, the brackets that its values may begin with, and
         `named`, the paths of its properties; or `errors`, the paths of what is wrong or missing, and `additional`,
         those of what the schema forbids. The empty path is the value itself.
     """
@@ -68,10 +69,10 @@ def _read(text: str) -> tuple[Validator, dict]:
     resolver = Registry().resolver_with_root(resource)  # it knows nothing else, and fetches nothing
     _check_references(resource, resolver)
     parts = [part for part, _ in _parts(schema, resolver)]
-    if any(part.get("type") in ("string", "number", "integer", "boolean", "null") for part in parts):
+    openers = "".join(sorted(_openers(schema, resolver)))
+    if not openers:
         raise ValueError("it asks for a value that is neither an object nor a list")
-    opener = "[" if any(part.get("type") == "array" for part in parts) else "{"
-    asks_more = opener == "[" or any(
+    asks_more = openers == "[" or any(
         key not in _NOTES | _OF_PROPERTIES and not isinstance(value, bool)
         for part in parts
         for key, value in part.items()
@@ -79,7 +80,7 @@ def _read(text: str) -> tuple[Validator, dict]:
     named = dict.fromkeys([*([()] if asks_more else []), *_named(schema, resolver)])
     exact = extend(kind, {"multipleOf": _multiple_of})
     own = {key: value for key, value in schema.items() if key != "$schema"}  # else it is the library's kind
-    return exact(own, registry=Registry()), {"opener": opener, "named": [*named]}
+    return exact(own, registry=Registry()), {"openers": openers, "named": [*named]}
 
 
 def _multiple_of(validator: Validator, divisor: float, value: Any, schema: dict) -> Iterator[ValidationError]:
@@ -112,6 +113,26 @@ def _parts(schema: dict | bool, resolver: Any, above: Sequence[dict] = ()) -> It
         yield from _parts(target.contents, target.resolver, above)
     for part in schema.get("allOf", ()):
         yield from _parts(part, resolver, above)
+
+
+def _openers(schema: dict | bool, resolver: Any, above: Sequence[dict] = ()) -> set[str]:
+    """The brackets that values begin with, as far as kinds, constants, properties and elements tell."""
+    allowed = set() if schema is False else {"{", "["}
+    parts = [*_parts(schema, resolver, above)]
+    above = (*above, *(part for part, _ in parts))
+    for part, inside in parts:
+        kinds = part.get("type", [*_OPENERS])
+        allowed &= {_OPENERS.get(kind) for kind in ([kinds] if isinstance(kinds, str) else kinds)}
+        constants = [part["const"]] if "const" in part else part.get("enum")
+        if constants is not None:
+            allowed &= {
+                "{" if isinstance(value, dict) else "[" if isinstance(value, list) else "" for value in constants
+            }
+        if {"properties", "required"} & part.keys():
+            allowed &= {"{"}
+        for alternatives in (part[name] for name in ("anyOf", "oneOf") if name in part):
+            allowed &= set().union(*(_openers(each, inside, above) for each in alternatives))
+    return allowed
 
 
 def _named(schema: dict | bool, resolver: Any, path: Path = (), above: Sequence[dict] = ()) -> Iterator[Path]:

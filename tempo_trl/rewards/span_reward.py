@@ -155,7 +155,7 @@ def referenced(
         try:
             found.append(None if value is None else read(value))
         except (ValueError, TypeError, RecursionError) as error:
-            got = f"row {row} of column {column!r} is {reprlib.repr(value)}"
+            got = f"row {row} of this call's column {column!r} is {reprlib.repr(value)}"
             raise ValueError(f"{got}, expected {expected}: {error}. Correct it.") from error
     return found
 

@@ -31,7 +31,7 @@ def content_text(content: str | list[dict] | None) -> str:
     """Text of a message's content; parts that are not text are named."""
     if content is None or isinstance(content, str):
         return content or ""
-    return " ".join(part.get("text") or f"[{part.get('type', '?')}]" for part in content)
+    return " ".join(part.get("text") or f"[{part.get('type', '?')}]" for part in content_parts(content))
 
 
 def content_parts(content: list) -> list[dict]:

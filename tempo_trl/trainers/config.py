@@ -20,8 +20,8 @@ class TokenCreditConfig(TreeForwardFields, GRPOConfig):
     Args:
         log_trees_steps (`int`, *optional*, defaults to `10`):
             Optimizer steps between two records of prefix trees (`OUTPUT_DIR/tempo/trees_{step}.parquet`). The first
-            batch sampled after that many steps is recorded, and each evaluation, of several datasets the first groups of
-            all. 0 records nothing.
+            batch sampled after that many steps is recorded, and each evaluation, with one record for all of its
+            datasets. 0 records nothing.
         log_trees_prompts (`int`, *optional*, defaults to `8`):
             Maximum number of groups per record.
         advantage_floor (`float`, *optional*):

@@ -113,7 +113,7 @@ class RunTrainer(GRPOTrainer):
 
     def _run_epoch(self, *args, **kwargs):
         if kwargs["resume_from_checkpoint"] and kwargs["epoch"] == kwargs["epochs_trained"]:
-            # TRL counts batches from 0 again. Resumed within a generation, all later ones would span the prompts of two.
+            # TRL counts batches from 0 again: after a resume within a generation, each would span the prompts of two.
             skipped = 0 if self.args.ignore_data_skip else kwargs["steps_trained_in_current_epoch"]
             self._step, self._buffered_inputs = skipped, None
         # Trainer asks whether the run is at its end after each step only: resumed at its end, it would train one more.

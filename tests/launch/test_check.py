@@ -99,12 +99,19 @@ def test_what_the_run_would_refuse_is_refused(flags, messages, rows, capsys):
     assert all(message in error for message in messages), error
 
 
+def too_few(prompts, completions): ...
+
+
 @pytest.mark.parametrize(
     ("flags", "message"),
     [
         ("grpo --span_reward_funcs json_fields", "PlainGRPOTrainer would not use them"),
         ("grpo --credit_func os.getcwd", "PlainGRPOTrainer has its own credit function"),
         ("token_credit", "`credit_func` must be a function"),
+        ("tempo --reward_funcs json_fields_reward", "json_fields got no column 'truth'"),
+        ("tempo --reward_funcs os.fsencode", "the reward function fsencode needs filename, but gets only"),
+        ("tempo --reward_funcs tests.launch.test_check.too_few", "does not take answer, completion_ids, log_extra"),
+        ("tempo --reward_weights 1 2", "`reward_weights` must have 1 numbers, one per function, got 2"),
         ("tempo --dataset_config x", "got dataset_config with `task` = 'sums', which does not read it"),
         ("tempo --dataset_train_split train[:10]", "got dataset_train_split with `task` = 'sums'"),
     ],

@@ -30,6 +30,9 @@ def take(): ...
 def per_turn(completions, **columns): ...
 def state_of(text): ...
 class World: ...
+def listed(split, seed): return [{"prompt": "a"}]
+def of_one(split): ...
+def number_of(split, seed): return None + 1
 def rows(split, seed):
     from datasets import Dataset
     return Dataset.from_list([{"prompt": f"{split} {seed}", "answer": "1"}] * 9)
@@ -101,9 +104,9 @@ def test_a_trainer_gets_no_function_that_the_run_does_not_name_and_the_task_s_ow
 
 
 def test_the_name_of_a_span_reward_function_is_no_folder():
-    Path("json_schema").mkdir()
-    given = build_trainer(parse([*GIVEN, "--method", "stub", "--span_reward_funcs", "json_schema"])).given
-    assert [function.__name__ for function in given["span_reward_funcs"]] == ["json_schema"]
+    Path("equations").mkdir()
+    given = build_trainer(parse([*GIVEN, "--method", "stub", "--span_reward_funcs", "equations"])).given
+    assert [function.__name__ for function in given["span_reward_funcs"]] == ["equations"]
 
 
 def test_the_mean_of_criteria_gets_the_runs_tokenizer():
@@ -116,6 +119,16 @@ def test_a_task_may_be_a_function_of_split_and_seed():
     task = ["--task", "my_functions.rows", "--model_name_or_path", "some/model", "--do_eval", "true", "--seed", "7"]
     given = build_trainer(parse([*GIVEN, "--method", "stub", *task])).given
     assert (given["train_dataset"][0]["prompt"], given["eval_dataset"][0]["prompt"]) == ("train 7", "test 0")
+
+
+@pytest.mark.parametrize("name", ["listed", "of_one", "number_of"])
+def test_a_task_that_is_no_loader_of_a_dataset_is_refused(name):
+    with pytest.raises(
+        ValueError, match=r"`task` must be a function `load\(split, seed\)` that returns a Dataset, got"
+    ):
+        build_trainer(
+            parse([*GIVEN, "--method", "stub", "--task", f"my_functions.{name}", "--model_name_or_path", "m"])
+        )
 
 
 def test_an_environment_may_bring_its_own_reward():

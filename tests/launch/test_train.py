@@ -257,6 +257,7 @@ def test_last_is_the_last_whole_checkpoint_or_a_fresh_start(tmp_path):
     for path, told in (
         ("elsewhere", "no trainer_state.json"),
         (f"{tmp_path}/out/checkpoint-11", "cannot be read to its"),
+        (f"{tmp_path}/out", "is the folder of a run. Give one of its checkpoints, such as .*/checkpoint-12, or last"),
     ):
         with pytest.raises(ValueError, match=f"{path}.* {told}"):
             resumed("--resume_from_checkpoint", path)

@@ -86,6 +86,13 @@ def test_token_ids_and_messages_are_a_prompt_too(tmp_path):
     assert [group.prompt for group in of_messages] == ["user: 7+5-3?"]
 
 
+def test_fields_and_parts_of_the_users_own_are_left_alone(tmp_path):
+    own = {"turns": 2, "criteria": "c", "calls": 3}
+    lines = [{"prompt": [{"role": "user", "content": ["a"]}], "completion": [1, i], "reward": i} | own for i in (0, 1)]
+    (group,) = read_groups(write(tmp_path, lines))
+    assert group.prompt == "user: a"
+
+
 def test_a_lone_surrogate_is_read_as_a_replacement_and_printed(tmp_path, capsys):
     rows = [{"prompt": "a\ud83d", "completion": [i], "reward": i} for i in range(2)]
     assert main(["credit", str(write(tmp_path, rows)), "-o", str(tmp_path / "credit.html")]) == 0
@@ -104,6 +111,13 @@ def test_a_lone_surrogate_is_read_as_a_replacement_and_printed(tmp_path, capsys)
         ),
         ([{"prompt": "a", "completion": [2**70], "reward": 1}], "must have token ids of at least 0"),
         ([{"prompt": "a", "completion": "x", "reward": 1}], "Pass --tokenizer"),
+        *(
+            (
+                [{"prompt": "a", "completion": [1], "spans": spans}],
+                "`spans` must be a list of objects with name, reward",
+            )
+            for spans in (None, {"name": "a", "reward": 1}, [{"name": "a", "rewrd": 1}])
+        ),
     ],
 )
 def test_what_is_no_completion_is_named_by_its_line(lines, message, tmp_path, capsys):

@@ -47,6 +47,14 @@ def test_the_share_without_an_answer_is_logged_over_the_rows_that_have_options()
     assert metrics == {"choice/no_answer": 0.5}
 
 
+def test_the_nulls_that_datasets_fills_in_are_no_options_and_other_values_are_refused():
+    with_null = {"A": "red", "B": "green", "C": None}
+    assert choice_reward([boxed("B"), boxed("C")], ["B", "C"], [with_null, [*with_null.values()]]) == [1.0, None]
+    for wrong in ([1, 2], ["red", None, "blue"]):
+        with pytest.raises(ValueError, match="`options` must be texts, got"):
+            rewards_of([boxed("A")], options=wrong)
+
+
 def test_options_may_go_by_their_letters():
     by_letter = dict(zip("ABCD", OPTIONS, strict=True))
     assert rewards_of([f"Answer: {OPTIONS[1]}", boxed("A")], "B", by_letter) == [1.0, 0.0]

@@ -130,7 +130,10 @@ def test_thoughts_are_not_read():
     ("options", "message"),
     [
         ({}, "got no column 'answer', only other"),
-        ({"answer": ["seven"]}, "row 0 of column 'answer' is 'seven', expected a number or a text with one"),
+        (
+            {"answer": ["seven"]},
+            "row 0 of this call's column 'answer' is 'seven', expected a number or a text with one",
+        ),
         ({"answer": ["27 apples"]}, "it is not one number"),
         ({"answer": [7], "lines": 0}, "`lines` is 0, expected 1 to 32"),
     ],

@@ -251,7 +251,7 @@ MALFORMED += [('[[{"a": 1e999}]]', "not finite"), ({"a": {1, 2}}, "not JSON seri
 
 @pytest.mark.parametrize(("truth", "why"), MALFORMED)
 def test_a_malformed_reference_names_its_row_what_was_got_and_what_is_expected(truth, why):
-    with pytest.raises(ValueError, match=rf"^row 1 of column 'gold' is .*JSON object or array.*{why}"):
+    with pytest.raises(ValueError, match=rf"^row 1 of this call's column 'gold' is .*JSON object or array.*{why}"):
         json_fields(["{}", "{}"], column="gold", gold=["{}", truth])
 
 

@@ -193,12 +193,36 @@ def test_the_schema_is_a_column_of_texts_or_objects_or_one_for_all_rows():
     assert [span.name for span in by_column[2]][:2] == ["json", "additional"]
 
 
+NUMBERS, OBJECT = {"type": "array", "items": {"type": "integer"}}, {"type": "object"}
+
+
+@pytest.mark.parametrize(
+    "schema, text, expected",
+    [
+        ({"anyOf": [NUMBERS, {"type": "array", "items": {"type": "string"}}]}, "Sure: [1, 2]", 1.0),
+        ({"anyOf": [NUMBERS, {"type": "null"}]}, "[1, {}]", 0.0),
+        ({"type": ["array", "null"]}, "[1, 2]", 1.0),
+        ({"$ref": "#/$defs/A", "$defs": {"A": {"oneOf": [NUMBERS, OBJECT]}}}, "[1]", 1.0),
+        ({"oneOf": [NUMBERS, OBJECT]}, '{"a": [1.5]}', 1.0),
+        ({"const": [1]}, "[1]", 1.0),
+        ({"items": {"type": "integer"}}, "[1, 2]", 1.0),
+        ({"required": ["a"]}, '[see] {"a": 1}', 1.0),  # it names a property
+    ],
+)
+def test_the_json_begins_at_the_first_bracket_of_a_kind_that_the_schema_allows(schema, text, expected):
+    by_name = {span.name: span for span in judged(text, schema)}
+    assert by_name["json"].reward == 1.0
+    assert by_name["$" if "$" in by_name else "a"].reward == expected
+
+
 @pytest.mark.parametrize(
     "schema, message",
     [
         ("{", "Expecting property name"),
         ("[1]", "it is of type list"),
         ({"type": "string"}, "neither an object nor a list"),
+        ({"type": ["string", "integer"]}, "neither an object nor a list"),
+        ({"enum": [1, "a"]}, "neither an object nor a list"),
         ({"properties": {"a": {"type": "text"}}}, "'text' is not valid under any of the given schemas"),
         ({"properties": {"a": {"pattern": "("}}}, "'\\(' is not a 'regex'"),
         (
@@ -210,7 +234,9 @@ def test_the_schema_is_a_column_of_texts_or_objects_or_one_for_all_rows():
     ],
 )
 def test_a_schema_that_is_not_valid_or_leads_out_of_itself_is_an_error_with_its_row(schema, message):
-    with pytest.raises(ValueError, match=f"row 1 of column 'schema' is .* expected a JSON schema.*{message}"):
+    with pytest.raises(
+        ValueError, match=f"row 1 of this call's column 'schema' is .* expected a JSON schema.*{message}"
+    ):
         json_schema(["{}", "none"], schema=[{}, schema])
 
 

@@ -204,7 +204,7 @@ def test_of_equal_matches_the_first_calls_count_and_the_first_is_the_first():
     ],
 )
 def test_expected_calls_of_another_form_are_errors_that_name_key_and_row(cell, message):
-    with pytest.raises(ValueError, match=f"row 1 of column 'calls' .*{message}"):
+    with pytest.raises(ValueError, match=f"row 1 of this call's column 'calls' .*{message}"):
         tool_call_fields(["", ""], calls=[[], cell])
 
 

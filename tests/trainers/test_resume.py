@@ -31,7 +31,9 @@ def test_resuming_at_a_generation_boundary_gives_the_same_weights(prompts, tiny_
 def test_a_run_that_resumes_within_a_generation_ends_it_and_keeps_to_the_prompts_of_the_run_that_never_stopped(
     tiny_model, tmp_path
 ):
-    options = {"dataset": questions(6), "per_device_train_batch_size": 4} | SCHEDULE | {"max_steps": 20, "save_steps": 7}
+    options = (
+        {"dataset": questions(6), "per_device_train_batch_size": 4} | SCHEDULE | {"max_steps": 20, "save_steps": 7}
+    )
     whole = train(tiny_model, tmp_path, **options)
     resumed = train(tiny_model, tmp_path, resume=str(tmp_path / "checkpoint-7"), **options)
     prompts = [batch.prompts for batch in whole.batches]

@@ -213,9 +213,9 @@ def test_a_process_reward_model_of_another_vocabulary_is_refused(reward_model, t
     other = tmp_path / "other"
     Qwen3ForTokenClassification.from_pretrained(reward_model).save_pretrained(other)
     tokenizer.save_pretrained(other)
-    for given in (str(other), Qwen3ForTokenClassification.from_pretrained(other)):
+    for each in (str(other), Qwen3ForTokenClassification.from_pretrained(other)):
         with pytest.raises(ValueError, match="other must have the policy's vocabulary"):
-            watch(tiny_model, tmp_path / "run", given)
+            watch(tiny_model, tmp_path / "run", each)
 
 
 def on_two_ranks(launcher, model, folder, *steps, **options) -> list[dict]:
