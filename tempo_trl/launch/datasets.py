@@ -118,16 +118,16 @@ def refuse_functions_that_fail(functions: Iterable[Callable], *datasets: "Datase
 
 def _refuse_other_parameters(function: Callable, columns: set[str]) -> None:
     """Raise ValueError if a function needs something else than TRL passes, or does not take all that it passes."""
-    parameters = inspect.signature(function).parameters.values()
-    kinds, names = {each.kind for each in parameters}, {each.name for each in parameters}
-    optional = inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD
-    needed = {each.name for each in parameters if each.default is each.empty and each.kind not in optional}
-    name = f"the reward function {trl.trainer.utils.get_callable_name(function)}"
-    if missing := needed - columns - _GIVEN - _GIVEN_TO_SOME:
-        gets = f"but gets only these columns of the dataset: {', '.join(sorted(columns)) or 'none'}. Rename a column."
-        raise ValueError(f"{name} needs {', '.join(sorted(missing))}, {gets}")
-    if inspect.Parameter.VAR_KEYWORD not in kinds and (others := (_GIVEN | columns) - names):
-        raise ValueError(f"{name} does not take {', '.join(sorted(others))}, which TRL passes. Add **columns.")
+    signature = inspect.signature(function)
+    try:
+        signature.bind(**dict.fromkeys(_GIVEN | columns | (_GIVEN_TO_SOME & signature.parameters.keys())))
+    except TypeError as error:
+        name = trl.trainer.utils.get_callable_name(function)
+        given = f"with these columns of the dataset: {', '.join(sorted(columns)) or 'none'}"
+        raise ValueError(
+            f"the reward function {name} cannot be called as TRL calls it, {given}: {error}. Rename a column, or add "
+            "**columns to the function."
+        ) from error
 
 
 def _is_ours(function: Callable) -> bool:

@@ -283,7 +283,7 @@ def needs_a_key(completions, key, prompt=None, **columns) -> list[float]:
 @pytest.mark.parametrize(
     ("given", "refusal"),
     [
-        ({}, r"function needs_a_key needs key, but gets only these columns of the dataset: none\. Rename"),
+        ({}, r"needs_a_key cannot be called .* of the dataset: none: missing a required argument: 'key'\. Rename"),
         ({"key": 1}, "huggingface.co"),  # the model is the next that is not there
     ],
 )
