@@ -143,7 +143,9 @@ def _checked(text: str) -> dict:
         raise ValueError(
             f"`reward` must be a number of at most {LARGEST_REWARD:g} in size or null, got {reward!r:.60}."
         )
-    spans, fields = line.get("spans", []), {*SpanReward._fields}
-    if not isinstance(spans, list) or not all(isinstance(span, dict) and span.keys() <= fields for span in spans):
+    spans, least, most = line.get("spans", []), {"name", "reward"}, {*SpanReward._fields}
+    if not isinstance(spans, list) or not all(
+        isinstance(span, dict) and least <= span.keys() <= most for span in spans
+    ):
         raise ValueError(f"`spans` must be a list of objects with name, reward, start and end, got {spans!r:.60}.")
     return {name: value for name, value in line.items() if name in FIELDS}

@@ -229,7 +229,7 @@ def test_the_verb_prints_criteria_and_writes_the_report(tmp_path, capsys):
     ("spans", "message"),
     [
         ({"x": 1}, "line 2: `spans` must be a list of objects with name, reward, start and end, got {'x': 1}"),
-        ([{"name": "x", "start": 0}], "line 2: SpanReward.__new__() missing 1 required positional argument: 'reward'"),
+        ([{"name": "x", "start": 0}], "line 2: `spans` must be a list of objects with name, reward, start"),
         ([{"name": "x", "reward": 1, "start": 0, "end": 4}], "line 2: `spans`: the place of 'x' must have 0 <= start"),
     ],
 )
