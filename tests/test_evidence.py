@@ -215,7 +215,7 @@ def test_the_page_says_on_how_many_tasks_prefixes_that_explain_rewards_brought_t
 
 
 # README's table has a column of shares and one of leads for each of these measures of a study.
-ON_FRONT = {"tuned_orders": "mean", "directory": "all"}
+ON_FRONT = {"tuned_orders": "mean", "directory": "all", "products": "mean"}
 ROWS_ON_FRONT = {
     "fine-tuning alone": 1,  # times the examples of the start
     "on twice as many": 2,
