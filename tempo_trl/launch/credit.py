@@ -52,14 +52,13 @@ def main(completions: str, tokenizer: str | None, groups: int, output: str | Non
     inside = RecordedRun(path.name, "credit", [])
     inside.read("train", [found], [0])
     console = Console()
-    for group in found[: max(groups, 0)]:
+    shown = found[: max(groups, 0)]
+    for group in shown:
         table = criteria_table(group) if group.terms.of_places else token_table(group)
         for part in filter(None, [group_tree(group), table, turn_table(group)]):
             console.print(part)
-    if len(found) > max(groups, 0):
-        console.print(
-            f"{len(found) - max(groups, 0)} more groups. Print all with --groups {len(found)}.", highlight=False
-        )
+    if hidden := len(found) - len(shown):
+        console.print(f"{hidden} more groups. Print all with --groups {len(found)}.", highlight=False)
     line = headline(inside.summary)
     console.print(f"\n{line['number']}{line['words']}\n{line['facts']}", highlight=False, markup=False)
     if output:

@@ -3,7 +3,6 @@
 import inspect
 from collections.abc import Callable, Iterable
 from dataclasses import replace
-from functools import partial
 from itertools import product
 from typing import TYPE_CHECKING
 
@@ -14,6 +13,7 @@ from tempo_trl.data import BENCHMARKS, check_leaks, load_prompts
 from tempo_trl.launch.arguments import RunArguments
 from tempo_trl.launch.fields import BUILT_IN, TrainArguments
 from tempo_trl.launch.functions import load_function
+from tempo_trl.rewards.mean_reward import without_options
 
 if TYPE_CHECKING:
     from datasets import Dataset, DatasetDict
@@ -62,13 +62,13 @@ def _load_task(script_args, training_args, _):
 
 
 def _rows(load: Callable, split: str, seed: int) -> "Dataset":
+    expected = "`task` must be a function `load(split, seed)` that returns a Dataset"
     try:
-        inspect.signature(load).bind(split, seed)
         found = load(split, seed)
-    except TypeError as error:
-        found = error
+    except TypeError as error:  # of the call, or in the function: the traceback says which
+        raise ValueError(f"{expected}, got {error!r}.") from error
     if not hasattr(found, "column_names"):
-        raise ValueError(f"`task` must be a function `load(split, seed)` that returns a Dataset, got {found!r:.100}.")
+        raise ValueError(f"{expected}, got {found!r:.100}.")
     return found
 
 
@@ -131,6 +131,4 @@ def _refuse_other_parameters(function: Callable, columns: set[str]) -> None:
 
 
 def _is_ours(function: Callable) -> bool:
-    while isinstance(function, partial):
-        function = function.func
-    return any(function is each for each in vars(rewards).values())
+    return any(without_options(function) is each for each in vars(rewards).values())

@@ -83,7 +83,7 @@ class SiblingCreditConfig(TokenCreditConfig):
             corrected = self.use_vllm and self.vllm_importance_sampling_correction
             by_sequence = corrected and self.vllm_importance_sampling_mode.startswith("sequence")
             why = (
-                "it weights completions each by itself, so a shared token would get the weight of the first one only. "
+                "it weights whole completions, so a shared token would get the weight of the first completion only. "
                 "Use {}, or `count_shared_tokens='per_leaf'`"
             )
             refused = {

@@ -17,7 +17,7 @@ def main(runs: list[str], output: str | None, pictures: bool = True) -> int:
     path = report(runs, output, pictures)
     size = path.stat().st_size / 1e6
     print(f"Report: {path} ({size:.1f} MB, {time.monotonic() - begin:.0f} s). Open it in a browser. It works offline.")
-    if any(path.with_suffix("").glob("*.png")):
+    if pictures and any(path.with_suffix("").glob("*.png")):
         print(f"Pictures: {path.with_suffix('')}/*.png and *.svg")
     return 0
 

@@ -47,10 +47,16 @@ def mean_reward(span_reward_func: Callable, tokenizer: Any = None) -> Callable:
     return made
 
 
-def made_of(func: Callable, plain: Callable, asynchronous: Callable, suffix: str = "") -> Callable:
-    """Of two functions that call another one, the second if that one is `async`. It gets its name, with a suffix."""
+def without_options(func: Callable) -> Callable:
+    """The function in a [`functools.partial`], or in several; any other as it is."""
     while isinstance(func, partial):
         func = func.func
+    return func
+
+
+def made_of(func: Callable, plain: Callable, asynchronous: Callable, suffix: str = "") -> Callable:
+    """Of two functions that call another one, the second if that one is `async`. It gets its name, with a suffix."""
+    func = without_options(func)
     made = asynchronous if iscoroutinefunction(func) or iscoroutinefunction(func.__call__) else plain
     made.__name__ = made.__qualname__ = getattr(func, "__name__", type(func).__name__) + suffix
     return made

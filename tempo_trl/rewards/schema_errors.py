@@ -125,9 +125,7 @@ def _openers(schema: dict | bool, resolver: Any, above: Sequence[dict] = ()) -> 
         allowed &= {_OPENERS.get(kind) for kind in ([kinds] if isinstance(kinds, str) else kinds)}
         constants = [part["const"]] if "const" in part else part.get("enum")
         if constants is not None:
-            allowed &= {
-                "{" if isinstance(value, dict) else "[" if isinstance(value, list) else "" for value in constants
-            }
+            allowed &= {json.dumps(value)[0] for value in constants}
         if {"properties", "required"} & part.keys():
             allowed &= {"{"}
         for alternatives in (part[name] for name in ("anyOf", "oneOf") if name in part):

@@ -4,7 +4,6 @@ import warnings
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, ExitStack, nullcontext
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from unittest.mock import patch
 
@@ -17,6 +16,7 @@ from trl import GRPOConfig, GRPOTrainer
 from trl.trainer import grpo_trainer
 from trl.trainer.utils import get_config_model_id
 
+from tempo_trl.rewards.mean_reward import without_options
 from tempo_trl.rollout.completion_rules import end_token_ids
 from tempo_trl.rollout.tree_rollout import TreeRollout, check_trees_can_grow, only_rollout
 from tempo_trl.rollout.vllm_server import wait_for_server
@@ -266,9 +266,7 @@ def refuse_missing_extras(reward_funcs: Iterable) -> None:
     Raises:
         ImportError: the package that a function needs is not installed; the message is that of the function.
     """
-    for function in reward_funcs:
-        while isinstance(function, partial):
-            function = function.func
+    for function in map(without_options, reward_funcs):
         lists = NEED_AN_EXTRA.get(getattr(function, "__name__", None))
         if lists and f"{function.__module__}.".startswith(PACKAGES):
             function(*[[]] * lists)

@@ -108,8 +108,8 @@ class TokenCreditTrainer(RunTrainer):
         the tokens of high entropy only, where TRL's one ratio spreads their loss over all tokens.
 
         A run is also checked before it trains, goes on if the disk is full, says that the vLLM server has stopped, and
-        resumes with the prompts of the uninterrupted run, in the middle of a generation with new completions of them;
-        with a stream (`IterableDataset`), whose length is unknown, only within its first pass.
+        resumes with the prompts of the uninterrupted run; a generation that was cut off is sampled again. With a
+        stream (`IterableDataset`), whose length is unknown, this holds only within its first pass.
 
         To add a method, override [`credit`] in a subclass; docs/contributing/new_method.md shows how.
     """

@@ -124,7 +124,7 @@ def test_a_configuration_that_is_no_tree_is_refused(options, message, tmp_path):
     ],
 )
 def test_a_weight_of_a_whole_completion_is_refused_where_a_token_stands_in_one_of_many(options, tmp_path):
-    with pytest.raises(ValueError, match="it weights completions each by itself"):
+    with pytest.raises(ValueError, match="it weights whole completions"):
         config(tmp_path, TreeRPOConfig, tree_depth=2, **options)
     config(tmp_path, TreeRPOConfig, tree_depth=2, count_shared_tokens="per_leaf", **options)
 
