@@ -11,6 +11,10 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
+from rich.box import SIMPLE_HEAD
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
 
 from tempo_trl.compare.questions import numbers_by_question
 from tempo_trl.methods import method_label
@@ -71,7 +75,8 @@ def _evaluations(methods: dict[str, list[Run]], baseline: str, notes: list[str])
     for (task, metric, k), measured in found.items():
         numbers = {name: _mean_by_question(own) for name, own in measured.items()}
         for name, own in measured.items():
-            value, questions = float(np.mean([result.value for _, result in own])), numbers[name]
+            questions = numbers[name]
+            value = float(questions.mean() if questions is not None else np.mean([result.value for _, result in own]))
             interval = own[0][1].interval if len(own) == 1 else None
             if interval is None and questions is not None:
                 interval = bootstrap_interval(questions)
@@ -80,16 +85,18 @@ def _evaluations(methods: dict[str, list[Run]], baseline: str, notes: list[str])
             if name != baseline and baseline in measured:
                 row |= _paired(value, questions, measured[baseline], numbers[baseline])
             if odd := _differing([*own, *measured.get(baseline, ())]):
-                notes.append(f"{row['what']}: {name} and {baseline} were evaluated differently: {odd}.")
+                both = " and ".join(dict.fromkeys((name, baseline)))
+                notes.append(f"{row['what']}: runs of {both} were evaluated differently: {odd}.")
             yield row
 
 
 def _mean_by_question(own: Own) -> pd.Series | None:
-    """Mean over the runs on the questions that all of them have; None where answers were not kept."""
+    """Mean over the runs on the questions that all of them have; None without any, or if answers were not kept."""
     per_run = [numbers_by_question(run.folder, result) for run, result in own]
     if any(numbers is None for numbers in per_run):
         return None
-    return pd.concat(per_run, axis=1, join="inner").mean(axis=1)
+    of_all = pd.concat(per_run, axis=1, join="inner").mean(axis=1)
+    return None if of_all.empty else of_all
 
 
 def _paired(value: float, numbers: pd.Series | None, others: Own, theirs: pd.Series | None) -> dict:
@@ -160,8 +167,11 @@ def _write(folder: Path, rows: list[dict], baseline: str, notes: list[str]) -> N
     write_atomically(folder / "compare.md", "\n".join(text) + "\n")
     numbers = {"baseline": baseline, "rows": rows, "notes": notes}
     write_atomically(folder / "compare.json", json.dumps(numbers, indent=2, allow_nan=False))
-    print(pd.DataFrame(lines, columns=HEADS).to_string(index=False), caption, sep="\n")
-    print(*(f"Note: {note}" for note in notes), f"Written to {folder}: compare.md, compare.json", sep="\n")
+    table = Table(*HEADS, box=SIMPLE_HEAD)
+    for line in lines:
+        table.add_row(*map(Text, line))
+    Console().print(table)
+    print(caption, *(f"Note: {note}" for note in notes), f"Written to {folder}: compare.md, compare.json", sep="\n")
 
 
 def _cells(row: dict) -> list[str]:

@@ -22,6 +22,7 @@ from tempo_trl.report.group import Group, recorded_groups
 from tempo_trl.report.terminal_tree import BAD, GOOD, credit_colour
 from tempo_trl.rewards.json_fields import json_fields
 from tempo_trl.rewards.span_reward import SpanReward
+from tempo_trl.runs.files import write_atomically
 from tempo_trl.runs.statistics import wilson
 from tempo_trl.runs.token_text import readable, visible
 from tempo_trl.runs.trees import recorded_steps
@@ -47,7 +48,7 @@ def show(runs: list[Run], folder: Path, console: Console) -> None:
         run.method: {MEASURE: run.shares(), "held_out": own.to_dict()}
         for run, own in zip(runs, rates.values(), strict=True)
     }
-    (folder / "results.json").write_text(json.dumps({"runs": numbers}, indent=2))
+    write_atomically(folder / "results.json", json.dumps({"runs": numbers}, indent=2))
     console.print(f"Numbers: {folder / 'results.json'}", highlight=False, soft_wrap=True)
 
 

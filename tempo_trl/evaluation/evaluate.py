@@ -19,6 +19,7 @@ from tempo_trl.evaluation.harness import Question, questions
 from tempo_trl.evaluation.records import Record, records_of
 from tempo_trl.evaluation.results import table, write_results
 from tempo_trl.evaluation.settings import Decoding, Settings
+from tempo_trl.runs.redaction import hide, known_secrets
 from tempo_trl.version import __version__
 
 if TYPE_CHECKING:
@@ -36,7 +37,8 @@ def evaluate(model: str, **settings) -> list[dict]:
         model (`str`):
             Folder of a model or of a PEFT adapter, or its name on the Hub.
         **settings:
-            The other fields of [`~tempo_trl.evaluation.settings.Settings`].
+            The other fields of [`~tempo_trl.evaluation.settings.Settings`]. Words of the prompts, `thinking` and
+            `max_tokens` are by default those of the run whose model it is.
 
     Returns:
         `list[dict]`: the results of these tasks, in the format of [`~tempo_trl.evaluation.results`].
@@ -46,7 +48,7 @@ def evaluate(model: str, **settings) -> list[dict]:
         OSError: the model or the local rows do not exist.
         ImportError: lm-eval, the backend or math-verify is not installed.
     """
-    settings = Settings(model=model, **settings)
+    settings = Settings.of(model, **settings)
     lm, jobs = prepare(settings)
     return run(lm, jobs, settings)
 
@@ -63,7 +65,7 @@ def prepare(settings: Settings) -> "tuple[TemplateLM, list[Job]]":
     """Load the model and its questions. Raises all errors of the settings before anything is generated."""
     source = models.find(settings.model)
     lm = models.load(settings, source)
-    facts = {"model": source.name, "weights": models.fingerprint(source)}
+    facts = {"model": source.name, "weights": models.fingerprint(source, settings.model_arguments.get("revision"))}
     jobs = []
     for name in settings.task_names:
         asked = questions(name, lm, settings)
@@ -83,7 +85,8 @@ def begin(task: str, decoding: Decoding, asked: list[Question], facts: dict[str,
         "hub_id": (BENCHMARKS[task].hub_id or None) if is_whole else None,
         "split": settings.split or BENCHMARKS[task].eval_split,
         "questions": sha256(rows.encode()).hexdigest(),
-        **{name: getattr(settings, name) for name in ("limit", "thinking", "backend", "model_args")},
+        **{name: getattr(settings, name) for name in ("limit", "thinking", "backend")},
+        "model_args": hide(settings.model_args, known_secrets(settings.model_arguments)),
         "max_tokens": settings.tokens,
         "batch_size": settings.batch,
         "tempo_trl": __version__,
@@ -92,8 +95,7 @@ def begin(task: str, decoding: Decoding, asked: list[Question], facts: dict[str,
     for other in records_of(settings.folder, task):
         other.require(common)  # a file has results of one model only
     record = Record(settings.folder, task, decoding.name)
-    sampling = {name: getattr(decoding, name) for name in ("temperature", "top_p", "top_k")}
-    record.begin({**common, **sampling, "seed": settings.seed})
+    record.begin(common | {name: getattr(decoding, name) for name in ("temperature", "top_p", "top_k", "seed")})
     return record
 
 
@@ -122,7 +124,7 @@ def main(**flags) -> int:
     """The verb. Returns 0, or 2 for an error in the settings, or 130 if it was interrupted."""
     logging.getLogger("lm_eval").setLevel(logging.ERROR)  # its warnings are about flags of its own command
     try:
-        settings = Settings(**flags)
+        settings = Settings.of(**flags)
         lm, jobs = prepare(settings)
     except (ValueError, OSError, ImportError) as error:
         print(f"tempo-trl evaluate: error: {error}", file=sys.stderr)

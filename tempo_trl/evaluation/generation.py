@@ -61,10 +61,10 @@ def _generate(lm: "TemplateLM", chunk: list[Question], decoding: "Decoding", set
     def request(question: Question, sample: int) -> Instance:
         arguments = generation_arguments(decoding, settings)
         if settings.backend == "vllm":
-            arguments["seed"] = _seed(settings, question, decoding, sample)
+            arguments["seed"] = _seed(question, decoding, sample)
         return Instance("generate_until", question.row, (question.prompt, arguments), sample)
 
-    torch.manual_seed(_seed(settings, chunk[0], decoding))
+    torch.manual_seed(_seed(chunk[0], decoding))
     requests = [request(question, sample) for question in chunk for sample in range(decoding.n)]
     return lm.generate_until(requests, disable_tqdm=True)
 
@@ -80,9 +80,9 @@ def generation_arguments(decoding: "Decoding", settings: "Settings") -> dict:
     return arguments | {"do_sample": True, **sampling}
 
 
-def _seed(settings: "Settings", question: Question, decoding: "Decoding", sample: int = 0) -> int:
+def _seed(question: Question, decoding: "Decoding", sample: int = 0) -> int:
     """A seed of 32 bits, different for all tasks, questions and samples, except by chance."""
-    place = (settings.seed, question.row["source"], decoding.name, question.row["row_id"], sample)
+    place = (decoding.seed, question.row["source"], decoding.name, question.row["row_id"], sample)
     return int.from_bytes(hashlib.sha256(repr(place).encode()).digest()[:4])
 
 

@@ -11,13 +11,11 @@ from typing import TYPE_CHECKING, NamedTuple
 from tempo_trl.data import BENCHMARKS, load_prompts
 from tempo_trl.data.loading import origin_of
 from tempo_trl.evaluation.grading import grade
-from tempo_trl.evaluation.settings import Settings
+from tempo_trl.evaluation.settings import WORDS, Settings
 
 if TYPE_CHECKING:
     from datasets import Dataset
     from lm_eval.api.model import TemplateLM
-
-WORDS = ("system_prompt", "instruction", "prompt_style")  # of a prompt, in the order of `load_prompts`
 
 
 class Question(NamedTuple):
@@ -34,7 +32,8 @@ class Question(NamedTuple):
 
 def questions(benchmark: str, lm: "TemplateLM", settings: Settings) -> list[Question]:
     """The first `settings.limit` rows of a benchmark, each with its prompt."""
-    options = {"tokenize": False, "add_generation_prompt": True, "enable_thinking": settings.thinking}
+    thinking = {} if settings.thinking is None else {"enable_thinking": settings.thinking}
+    options = {"tokenize": False, "add_generation_prompt": True, **thinking}
     rows = _rows(benchmark, settings).to_list()[: settings.limit]
     return [Question(row, lm.tokenizer.apply_chat_template(row["prompt"], **options)) for row in rows]
 

@@ -35,17 +35,18 @@ def find(model: str) -> Source:
     return Source(json.loads(Path(adapter_config).read_text())["base_model_name_or_path"], adapter=model)
 
 
-def fingerprint(source: Source) -> str:
+def fingerprint(source: Source, revision: str | None = None) -> str:
     """Fingerprint of the model, after that of its base: a hash of a folder's files, or the commit on the Hub."""
-    return "+".join(map(_fingerprint, filter(None, source)))
+    adapter = [_fingerprint(source.adapter)] if source.adapter else []
+    return "+".join([_fingerprint(source.pretrained, revision), *adapter])
 
 
-def _fingerprint(model: str) -> str:
+def _fingerprint(model: str, revision: str | None = None) -> str:
     if Path(model).is_dir():
         return files.fingerprint(Path(model))
     from huggingface_hub import try_to_load_from_cache
 
-    cached = [try_to_load_from_cache(model, name) for name in files.DESCRIPTIONS]
+    cached = [try_to_load_from_cache(model, name, revision=revision) for name in files.DESCRIPTIONS]
     commits = [Path(path).parent.name for path in cached if isinstance(path, str)]
     return f"{model}@{commits[0]}" if commits else model
 
@@ -57,14 +58,13 @@ def load(settings: "Settings", source: Source) -> "TemplateLM":
         ValueError: the model has no chat template.
     """
     from lm_eval.api.registry import get_model
-    from lm_eval.utils import simple_parse_args_string
 
     arguments = {"pretrained": source.pretrained, "batch_size": settings.batch}
     if settings.backend == "hf":
         arguments["device"] = "auto"  # a GPU if there is one; the default is cuda
     if source.adapter:
         arguments |= _adapter_arguments(source, settings.backend)
-    lm = get_model(settings.backend)(**arguments | simple_parse_args_string(settings.model_args))
+    lm = get_model(settings.backend)(**arguments | settings.model_arguments)
     if not lm.tokenizer.chat_template:
         raise ValueError(
             f"model: the tokenizer of {source.name} has no chat template. Save the template that it was trained with "

@@ -1,6 +1,6 @@
 """Settings of an evaluation. Each field of [`Settings`] is a flag of `tempo-trl evaluate`."""
 
-from argparse import ArgumentParser
+from argparse import SUPPRESS, ArgumentParser, BooleanOptionalAction
 from dataclasses import MISSING, dataclass, field, fields
 from pathlib import Path
 from typing import NamedTuple, get_args
@@ -20,6 +20,9 @@ PAPER_TASKS = "math,gsm_hard,amc23,medqa,medmcqa,mmlu_medical"
 BATCH_SIZES = {"hf": 16, "vllm": 4096}
 # Maximum completion length of the paper's recipes, and of the authors' code, which lets the model think.
 MAX_TOKENS, MAX_TOKENS_THINKING = 1024, 8192
+WORDS = ("system_prompt", "instruction", "prompt_style")  # of a prompt, in the order of `load_prompts`
+# What is as in training, if the model is a run's and nothing else is given.
+AS_TRAINED = (*WORDS, "thinking", "max_tokens")
 
 
 def _flag(meaning: str, default=MISSING, metavar: str | None = None, **options):
@@ -35,9 +38,10 @@ class Decoding(NamedTuple):
     temperature: float
     top_p: float
     top_k: int
+    seed: int
 
 
-GREEDY = Decoding("greedy", n=1, temperature=0.0, top_p=1.0, top_k=0)
+GREEDY = Decoding("greedy", n=1, temperature=0.0, top_p=1.0, top_k=0, seed=0)
 
 
 @dataclass(frozen=True)
@@ -52,9 +56,9 @@ class Settings:
     limit: int | None = _flag("use only the first N questions of each task", None, "N")
     split: str | None = _flag("split of the rows, or a slice of it (default: each task's own)", None, "NAME")
     data_dir: str | None = _flag("folder of local rows, TASK.jsonl, .json or .parquet", None, "DIR")
-    thinking: bool = _flag("enable thinking in the chat template, with more tokens", False)
+    thinking: bool | None = _flag("enable thinking in the chat template (default: the run's, else no)", False)
     max_tokens: int | None = _flag(
-        f"maximum length of an answer, in tokens ({MAX_TOKENS}; with --thinking {MAX_TOKENS_THINKING})", None, "N"
+        f"tokens of an answer (default: the run's, else {MAX_TOKENS}, with thinking {MAX_TOKENS_THINKING})", None, "N"
     )
     temperature: float = _flag("temperature of the sampled answers (%(default)s, as in training)", 1.0, "T")
     top_p: float = _flag("top-p of the sampled answers (%(default)s)", 1.0, "P")
@@ -62,9 +66,9 @@ class Settings:
     seed: int = _flag("seed of the sampled answers (%(default)s)", 0, "N")
     batch_size: int | None = _flag("answers generated together, then saved (hf: 16, vllm: 4,096)", None, "N")
     model_args: str = _flag("arguments for lm-eval's model: tensor_parallel_size=2", "", "KEY=VALUE,...")
-    prompt_style: str = _flag("style of the prompts, as in training (%(default)s)", "boxed", "NAME")
-    system_prompt: str | None = _flag("system message of the prompts, instead of the style's", None, "TEXT")
-    instruction: str | None = _flag("last part of the user's message, instead of the style's", None, "TEXT")
+    prompt_style: str = _flag("style of the prompts (default: the run's, else boxed)", "boxed", "NAME")
+    system_prompt: str | None = _flag("system message (default: the run's, else the style's)", None, "TEXT")
+    instruction: str | None = _flag("end of the user's message (default: the run's, else the style's)", None, "TEXT")
 
     def __post_init__(self):
         from tempo_trl.data import BENCHMARKS
@@ -80,6 +84,13 @@ class Settings:
             raise ValueError(
                 f"temperature is {self.temperature}, expected more than 0. Raise it: greedy answers are included."
             )
+        if not self.n and (self._sampled[2:] != Settings(self.model, n=1)._sampled[2:]):
+            raise ValueError("temperature, top_p, top_k and seed are for sampled answers, of which n is 0. Raise n.")
+
+    @classmethod
+    def of(cls, model: str, **given) -> "Settings":
+        """The settings that are given. Of the others those in `AS_TRAINED` are the run's, if `model` is a run's."""
+        return cls(model=model, **as_trained(model) | given)
 
     @property
     def task_names(self) -> list[str]:
@@ -89,8 +100,18 @@ class Settings:
     @property
     def decodings(self) -> list[Decoding]:
         """Greedy decoding, and sampling if `n` is above 0."""
-        sampled = Decoding(f"n{self.n}", self.n, self.temperature, self.top_p, self.top_k)
-        return [GREEDY, sampled] if self.n else [GREEDY]
+        return [GREEDY, self._sampled] if self.n else [GREEDY]
+
+    @property
+    def _sampled(self) -> Decoding:
+        return Decoding(f"n{self.n}", self.n, self.temperature, self.top_p, self.top_k, self.seed)
+
+    @property
+    def model_arguments(self) -> dict:
+        """`model_args` as lm-eval reads them."""
+        from lm_eval.utils import simple_parse_args_string
+
+        return simple_parse_args_string(self.model_args)
 
     @property
     def tokens(self) -> int:
@@ -110,12 +131,25 @@ class Settings:
         return Path(self.model) / "evaluation" if Path(self.model).is_dir() else Path("evaluation") / self.model
 
 
+def as_trained(model: str) -> dict:
+    """The settings in `AS_TRAINED` of the run in a folder, or of a checkpoint in it, by its record; none without."""
+    from tempo_trl.runs.run import home_of, record_of
+
+    config = record_of(home_of(Path(model))).get("config") if Path(model).is_dir() else None
+    if not config:
+        return {}
+    script, training = config.get("script") or {}, config["training"]
+    words = {name: script[name] for name in WORDS if script.get(name) is not None}
+    thinking = (training.get("chat_template_kwargs") or {}).get("enable_thinking")  # None is the template's default
+    return words | {"thinking": thinking, "max_tokens": training.get("max_completion_length")}
+
+
 def add_flags(parser: ArgumentParser) -> None:
-    """The fields of [`Settings`] as flags."""
+    """The fields of [`Settings`] as flags. Those in `AS_TRAINED` are left out where they are not given."""
     for each in fields(Settings):
         kind = next(iter(get_args(each.type)), each.type)  # int of `int | None`
-        if kind is bool:
-            parser.add_argument(f"--{each.name}", action="store_true", help=each.metadata["help"])
-        else:
-            required = each.default is MISSING
-            parser.add_argument(f"--{each.name}", type=kind, default=each.default, required=required, **each.metadata)
+        options = {"action": BooleanOptionalAction} if kind is bool else {"type": kind}
+        default = SUPPRESS if each.name in AS_TRAINED else each.default
+        parser.add_argument(
+            f"--{each.name}", default=default, required=each.default is MISSING, **options | each.metadata
+        )

@@ -45,11 +45,15 @@ def publish(run_dir: str | Path, repo: str, private: bool | None = None, revisio
     Raises:
         ValueError: before anything is uploaded: from [`files_to_publish`] or [`prepare_repo`].
     """
-    files = files_to_publish(Path(run_dir), repo)
+    folder = Path(run_dir)
+    return _upload(folder, repo, files_to_publish(folder, repo), private, revision)
+
+
+def _upload(folder: Path, repo: str, files: list[str], private: bool | None, revision: str | None = None) -> str:
     prepare_repo(repo, private)
-    message, patterns = f"tempo_trl: {Path(run_dir).absolute().name}", [escape(path) for path in files]
+    message, patterns = f"tempo_trl: {folder.absolute().name}", [escape(path) for path in files]
     chosen = {"allow_patterns": patterns, "commit_message": message, "revision": revision}
-    return HfApi().upload_folder(repo_id=repo, folder_path=run_dir, **chosen).commit_url
+    return HfApi().upload_folder(repo_id=repo, folder_path=folder, **chosen).commit_url
 
 
 def prepare_repo(repo: str, private: bool | None = None) -> None:
@@ -117,12 +121,13 @@ def main(run_dir: str, repo: str, private: bool, dry_run: bool) -> int:
     """
     folder = Path(run_dir)
     try:
-        for path in files_to_publish(folder, repo):
+        files = files_to_publish(folder, repo)
+        for path in files:
             print(f"{(folder / path).stat().st_size:>16,}  {path}")
         if dry_run:
             print(f"Nothing was uploaded. The card, README.md:\n\n{(folder / 'README.md').read_text('utf-8')}")
             return 0
-        print(f"Published: {publish(folder, repo, private or None)}")
+        print(f"Published: {_upload(folder, repo, files, private or None)}")
     except (HTTPError, OSError, RuntimeError) as error:
         again = "The same command uploads what is missing."
         print(f"tempo-trl publish: error: not published, {type(error).__name__}: {error}. {again}", file=sys.stderr)

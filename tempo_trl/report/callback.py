@@ -16,7 +16,7 @@ PICTURE = "tempo/tree"
 
 class TreeCallback(TrainerCallback):
     """
-    Logs a picture of the most informative group of each record of trees, `tempo/tree`.
+    Logs a picture of the most informative group of the last record of trees, `tempo/tree`, whenever Trainer logs.
 
     wandb and trackio get it in their current run. A trainer that records trees adds this callback itself if
     `report_to` contains one of the two.

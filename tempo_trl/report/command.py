@@ -6,6 +6,7 @@ from pathlib import Path
 
 from tempo_trl.report.collect import RecordedRun, read_inside
 from tempo_trl.report.page import page
+from tempo_trl.runs.files import write_atomically
 from tempo_trl.runs.run import names_of, read_runs
 
 NAME = "report.html"
@@ -30,8 +31,8 @@ def report(runs: Sequence[str | Path], output: str | Path | None = None, picture
         runs (`Sequence[str or Path]`):
             Output folders of runs, which may still be training.
         output (`str` or `Path`, *optional*):
-            The HTML file. Defaults to `report.html` in the first run's folder. Pictures go to a folder of the same
-            name without the suffix.
+            The HTML file; without a suffix it gets `.html`. Defaults to `report.html` in the first run's folder.
+            Pictures go to a folder of the same name without the suffix.
         pictures (`bool`, *optional*, defaults to `True`):
             Whether to draw pictures.
 
@@ -49,9 +50,9 @@ def report(runs: Sequence[str | Path], output: str | Path | None = None, picture
 
 
 def write_report(inside: Sequence[RecordedRun], title: str, path: Path, pictures: bool = True) -> Path:
-    """Write the page to `path`, and its pictures beside it."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(page(inside, title), encoding="utf-8")
+    """Write the page to `path`, and its pictures beside it. Returns the path of the page."""
+    path = path if path.suffix else path.with_suffix(".html")
+    write_atomically(path, page(inside, title))
     if pictures:
         from tempo_trl.report.pictures import draw
 

@@ -9,11 +9,12 @@ from importlib.resources import files
 from itertools import islice
 from typing import NamedTuple
 
+import numpy as np
 import pandas as pd
 from jinja2 import Template
 
 from tempo_trl.methods import METHODS
-from tempo_trl.report.collect import MODES, RecordedRun, choose_groups, opening_group
+from tempo_trl.report.collect import MODES, RecordedRun, choose_groups, opening_group, spread
 from tempo_trl.report.credit_summary import TOP, CreditSummary
 from tempo_trl.report.criteria import lesson, statistics
 from tempo_trl.report.embed import embed_groups, json_number, script_json, visible_piece
@@ -25,6 +26,7 @@ from tempo_trl.version import __version__
 
 GRPO = METHODS["grpo"].label
 MAX_CRITERIA = 200  # of a run; a model may write names of its own
+MAX_POINTS = 400  # of a curve, which has as many pixels
 SCRIPTS = ("page.js", "tree.js", "turns.js", "criteria.js", "credit.js", "charts.js")
 CURVES = ("reward", "eval_reward", "completions/mean_length", *METRICS)
 NOTHING = (
@@ -65,7 +67,9 @@ def page_data(runs: Sequence[RecordedRun], title: str) -> dict:
     recorded = sum(count for run in runs for count in run.recorded.values())
     return {
         **embed_groups(groups),
-        "subtitle": f"{title} · showing {len(groups):,} of {recorded:,} recorded groups" if groups else title,
+        "subtitle": f"{title} · showing {len(groups):,} of the {recorded:,} groups that were read"
+        if groups
+        else title,
         "headlines": _headlines(runs),
         "sources": _sources(runs, chosen),
         "runs": [_run(run) for run in runs],
@@ -157,7 +161,16 @@ def _logged(runs: Sequence[RecordedRun]) -> Iterator[tuple[str, str]]:
 
 def _line(name: str, own: Sequence[Curve]) -> dict:
     mean, low, high = band(own)
-    line = {"name": one_line(name), "x": mean.steps.tolist(), "y": mean.value.tolist(), "low": None, "high": None}
+    line = {"name": one_line(name), **_points(mean), "low": None, "high": None, "runs": []}
     if len(own) > 1:
-        line |= {"low": low.tolist(), "high": high.tolist()}
-    return line | {"runs": [{"x": c.steps.tolist(), "y": c.value.tolist()} for c in own]}
+        ends = {"low": _thinned(low), "high": _thinned(high)}
+        line |= ends | {"runs": [_points(curve) for curve in own]}
+    return line
+
+
+def _points(curve: Curve) -> dict[str, list]:
+    return {"x": _thinned(curve.steps), "y": _thinned(curve.value)}
+
+
+def _thinned(values: np.ndarray) -> list[float]:
+    return [float(f"{value:.6g}") for value in spread(values, MAX_POINTS)]

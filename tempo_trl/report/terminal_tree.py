@@ -57,7 +57,8 @@ def token_table(group: Group) -> Table:
     """The tokens of a group with the largest |TD|, shared ones once, with the advantages of GRPO and of the method."""
     table = Table(box=SIMPLE_HEAD)
     for heading in ("completion", "token", group.terms.added, "GRPO", group.terms.label):
-        table.add_column(heading, justify="left" if heading == "token" else "right")
+        is_text = heading == "token"  # which gives way in a narrow terminal
+        table.add_column(heading, justify="left" if is_text else "right", no_wrap=not is_text)
     places = [(i, int(t)) for i, td in enumerate(group.td_errors) for t in np.flatnonzero(td)]
     seen: set[tuple] = set()
     for i, t in sorted(places, key=lambda place: -abs(group.td_errors[place[0]][place[1]])):
@@ -86,7 +87,7 @@ def criteria_table(group: Group) -> Table | None:
 
 def _table(heading: str, group: Group, rows: Sequence[list[Text]]) -> Table | None:
     """A row for each completion: its number, its reward, and what it has."""
-    numbers = (Column(head, justify="right") for head in ("completion", "reward"))
+    numbers = (Column(head, justify="right", no_wrap=True) for head in ("completion", "reward"))
     table = Table(*numbers, Column(heading, overflow="fold"), box=SIMPLE_HEAD)
     for number, (reward, cells) in enumerate(zip(group.rewards, rows, strict=False), start=1):
         table.add_row(str(number), "–" if np.isnan(reward) else f"{reward:.2f}", Text(", ").join(cells))
@@ -99,7 +100,7 @@ def _criterion(span: Span) -> Text:
 
 
 def _turn(turn: Turn) -> Text:
-    return Text(cut(turn.calls or "text", CALLS)).append(f" {turn.credit:+.2f}", credit_colour(turn.credit))
+    return Text(cut(one_line(turn.calls) or "text", CALLS)).append(f" {turn.credit:+.2f}", credit_colour(turn.credit))
 
 
 def _tree(nodes: Sequence[FoldedNode], title: str) -> Tree:

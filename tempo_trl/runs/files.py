@@ -37,7 +37,8 @@ def read_json(path: Path, advice: str) -> Any:
 
 def write_atomically(path: Path, content: str | bytes) -> None:
     """
-    Write a file atomically, and create the folders above it: a reader sees the old file or the new one.
+    Write a file atomically, and create the folders above it: a reader sees the old file or the new one, also after
+    the machine has crashed.
 
     Raises:
         OSError: the file could not be written; no partial file is left behind.
@@ -45,7 +46,10 @@ def write_atomically(path: Path, content: str | bytes) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     partial = path.with_name(f"_{path.name}.{os.getpid()}.partial")  # pushes skip names with a leading underscore
     try:
-        partial.write_bytes(content.encode() if isinstance(content, str) else content)
+        with partial.open("wb") as file:
+            file.write(content.encode() if isinstance(content, str) else content)
+            file.flush()
+            os.fsync(file.fileno())  # or a crash may keep the new name without its content
         os.replace(partial, path)
     finally:
         with contextlib.suppress(OSError):

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from tempo_trl.runs.files import read_json, write_atomically
 from tempo_trl.runs.recipes import recipe_text
-from tempo_trl.runs.redaction import HIDDEN, SECRET_NAME, hide, known_secrets, without_secrets
+from tempo_trl.runs.redaction import HIDDEN, hide, is_secret, known_secrets, without_secrets
 from tempo_trl.version import __version__, package_versions
 
 FOLDER, RECORD, RECIPE = "tempo", "run.json", "recipe.yaml"
@@ -75,8 +75,8 @@ def record_run(
 
 def without_secret_lines(recipe: str) -> str:
     """The text of a recipe with secrets (`hub_token: ...`) replaced by comments, so that it is still a recipe."""
-    lines = recipe.splitlines(keepends=True)
-    return "".join(f"# {HIDDEN}\n" if SECRET_NAME.search(line.partition(":")[0].strip()) else line for line in lines)
+    parts = ((line, *map(str.strip, line.partition(":"))) for line in recipe.splitlines(keepends=True))
+    return "".join(f"# {HIDDEN}\n" if is_secret(name, value) else line for line, name, _, value in parts)
 
 
 def _facts(trainer, dataset: str | None, base_model: dict[str, str] | None) -> dict:

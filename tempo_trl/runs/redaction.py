@@ -6,7 +6,11 @@ import re
 from pathlib import Path
 
 HIDDEN = "<hidden>"
-SECRET_NAME = re.compile(r"(^|_)(token|password|passwd|secret|(api|access|auth|private)_?key)$", re.IGNORECASE)
+# How the name of a secret ends. In capitals, as environment variables are written, any key is one.
+SECRET_NAME = re.compile(
+    r"(?i:password|passwd|passphrase|(^|_)(token|secrets?|credentials?|(api|access|auth|private|secret)_?keys?))$"
+    r"|_(TOKENS|KEYS?|PASS|PWD|PAT)$"
+)
 HUB_TOKEN = re.compile(r"hf_[A-Za-z0-9]{30,}")
 SHORTEST = 8  # shorter values are unlikely to be secrets, and replacing them everywhere would damage ordinary text
 
@@ -36,19 +40,22 @@ def known_secrets(*settings: dict) -> set[str]:
     return {value for value in (*values, get_token() or "") if len(value) >= SHORTEST and value != HIDDEN}
 
 
+def is_secret(name: object, value: object) -> bool:
+    """Whether a setting is a secret: a text under such a name. `eos_token` and the like begin with a bracket."""
+    return isinstance(value, str) and not value.startswith("<") and bool(SECRET_NAME.search(str(name)))
+
+
 def _secret_values(settings: dict) -> list[str]:
-    own = [value for name, value in settings.items() if SECRET_NAME.search(str(name)) and isinstance(value, str)]
-    nested = [_secret_values(value) for value in settings.values() if isinstance(value, dict)]
-    # Skips `eos_token` and `pad_token`, whose values begin with an angle bracket, unlike secrets.
-    return [value for value in sum(nested, own) if not value.startswith("<")]
+    own = [value for name, value in settings.items() if is_secret(name, value)]
+    return sum((_secret_values(value) for value in settings.values() if isinstance(value, dict)), own)
 
 
 def without_secrets(settings: dict) -> dict:
-    """`settings` without the keys of secrets, at any depth."""
+    """`settings` without those that are secrets, at any depth."""
     return {
         name: without_secrets(value) if isinstance(value, dict) else value
         for name, value in settings.items()
-        if not SECRET_NAME.search(str(name))
+        if not is_secret(name, value)
     }
 
 

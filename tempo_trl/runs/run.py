@@ -75,10 +75,15 @@ def place_of(folder: Path) -> Path:
     return full.parent if full.name == FOLDER and not _has_record(full) else full
 
 
-def _home(folder: Path) -> Path:
+def home_of(folder: Path) -> Path:
     """The folder of the run: that of the model, or above it, where the run's record lies."""
     place = place_of(folder)
     return next((path for path in (place, place.parent) if _has_record(path)), place)
+
+
+def record_of(home: Path) -> dict:
+    """The record of the run in a folder; empty without one."""
+    return read_record(home) if _has_record(home) else {}
 
 
 def _has_record(folder: Path) -> bool:
@@ -86,8 +91,8 @@ def _has_record(folder: Path) -> bool:
 
 
 def _read_run(folder: Path, label: str | None, name: str) -> Run:
-    home, log, results = _home(folder), training_log(folder), read_results(folder)
-    record = read_record(home) if _has_record(home) else {}
+    home, log, results = home_of(folder), training_log(folder), read_results(folder)
+    record = record_of(home)
     if not (record or log or results or recorded_steps(folder)):
         expected = f"trainer_state.json in it or in its checkpoints, {FOLDER}/*.json, or {RECORD_FOLDER}/{RECORD}"
         raise ValueError(f"{folder} is not the folder of a run, expected {expected}.")

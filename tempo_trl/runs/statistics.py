@@ -149,8 +149,9 @@ def paired_difference(
     of questions. If it excludes 0, the difference is larger than the noise of questions and sampling. It does not
     cover the difference between two training runs of one method.
 
-    If a - b is the same for every question, the interval has width 0: a model compared with itself has (0, 0, 0). A
-    single question has the interval (-1, 1).
+    If a - b is the same d for every question, resampling shows no spread. Q questions without an exception leave room
+    for a share p of exceptions, the end of Clopper and Pearson's interval, of any size from -1 to 1: the interval is
+    (d - p (1 + d), d + p (1 - d)).
 
     Args:
         a, b (`np.ndarray` of shape `(Q,)`):
@@ -166,10 +167,9 @@ def paired_difference(
     """
     differences = _shares(a) - _shares(b)
     mean = float(differences.mean())
-    if len(differences) == 1:
-        return mean, -1.0, 1.0
     if np.ptp(differences) < SAME:
-        return mean, mean, mean
+        exceptions = stats.beta.isf((1 - LEVEL) / 2, 1, len(differences))
+        return mean, float(mean - exceptions * (1 + mean)), float(mean + exceptions * (1 - mean))
     return mean, *_bca(differences, resamples, seed)
 
 

@@ -79,6 +79,28 @@ def test_without_common_questions_or_answers_a_difference_has_no_interval(tmp_pa
     assert row["difference"] == pytest.approx(TEMPO.mean() - GRPO.mean())
 
 
+def test_a_method_has_the_value_of_the_questions_that_all_its_seeds_answered(tmp_path):
+    answers = {("TEMPO", 0): TEMPO, ("TEMPO", 1): TEMPO[:20], ("GRPO", 0): GRPO}
+    seeds = [
+        evaluated(trained(tmp_path / f"{method}{seed}", [0.1], method=method, seed=seed), right)
+        for (method, seed), right in answers.items()
+    ]
+    numbers = compare(tmp_path / "out", *seeds)
+    row = numbers["rows"]["math accuracy", "tempo"]
+    low, high = row["interval"]
+    assert row["value"] == pytest.approx(TEMPO[:20].mean())
+    assert low <= row["value"] <= high
+    assert row["difference"] == pytest.approx(TEMPO[:20].mean() - GRPO[:20].mean())
+    assert any("runs of tempo and grpo were evaluated differently: n 20, 60" in note for note in numbers["notes"])
+
+
+def test_seeds_without_a_common_question_have_a_mean_without_an_interval(tmp_path):
+    folders = [trained(tmp_path / str(seed), [0.1], method="GRPO", seed=seed) for seed in (0, 1)]
+    runs = [evaluated(folder, GRPO, first=1000 * seed) for seed, folder in enumerate(folders)]
+    row = compare(tmp_path / "out", *runs)["rows"]["math accuracy", "grpo"]
+    assert (row["runs"], row["value"], row["interval"]) == (2, pytest.approx(GRPO.mean()), None)
+
+
 def test_rewards_are_paired_over_seeds(tmp_path):
     """Differences of 0.1 and 0.3: mean 0.2, standard error 0.1, Student's quantile for one degree 12.706."""
     ends = {("GRPO", 0): 0.2, ("GRPO", 1): 0.4, ("SpanCredit", 1): 0.7, ("SpanCredit", 0): 0.3, ("SpanCredit", 2): 0.5}

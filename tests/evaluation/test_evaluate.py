@@ -13,8 +13,9 @@ import pytest
 
 from tempo_trl.data import BENCHMARKS, load_prompts
 from tempo_trl.evaluation.evaluate import evaluate
+from tempo_trl.evaluation.settings import Settings
 from tempo_trl.launch import cli
-from tempo_trl.runs.files import fingerprint
+from tempo_trl.runs.files import fingerprint, write_atomically
 from tempo_trl.runs.results import read_results
 from tempo_trl.runs.statistics import maj_at_n, pass_at_k
 
@@ -118,6 +119,20 @@ def test_the_model_reads_the_prompts_of_training_through_its_chat_template(tiny_
         assert sorted(read) == sorted(trained_on)
 
 
+def test_a_runs_model_is_asked_as_it_was_trained_unless_a_flag_says_otherwise(tmp_path):
+    trained = {"max_completion_length": 99, "chat_template_kwargs": {"enable_thinking": True}}
+    config = {"training": trained, "script": {"prompt_style": "authors-code", "instruction": "Box it."}}
+    write_atomically(tmp_path / "run/tempo/run.json", json.dumps({"config": config}))
+    (tmp_path / "run/checkpoint-3").mkdir()
+    expected = {"prompt_style": "authors-code", "instruction": "Box it.", "thinking": True, "max_tokens": 99}
+    for folder in ("run", "run/checkpoint-3"):
+        assert Settings.of(str(tmp_path / folder)) == Settings(str(tmp_path / folder), **expected)
+    flags = vars(cli.command_parser().parse_args(["evaluate", "--model", str(tmp_path / "run"), "--no-thinking"]))
+    given = Settings.of(**{name: value for name, value in flags.items() if name != "run"})
+    assert given == Settings(str(tmp_path / "run"), **expected | {"thinking": False})
+    assert Settings.of("Qwen/Qwen3-1.7B") == Settings("Qwen/Qwen3-1.7B")
+
+
 def test_the_same_seed_gives_the_same_answers_and_another_seed_others(tiny_model, many_rows, uninterrupted, tmp_path):
     evaluate(tiny_model, data_dir=many_rows, output=str(tmp_path / "again"), **LONG)
     assert everything_but_dates(tmp_path / "again") == uninterrupted
@@ -174,7 +189,7 @@ def test_an_adapter_is_evaluated_on_its_base_model(tiny_model, rows, tmp_path):
     adapted.save_pretrained(tmp_path / "adapter")
     shutil.copytree(tiny_model, tmp_path / "merged")
     adapted.merge_and_unload().save_pretrained(tmp_path / "merged")
-    common = {"tasks": "gsm_hard,medqa", "data_dir": rows, **SHORT}
+    common = {"tasks": "gsm_hard,medqa", "data_dir": rows, "max_tokens": 24}
     said = {}
     for model in (tiny_model, str(tmp_path / "adapter"), str(tmp_path / "merged")):
         entries = evaluate(model, output=str(tmp_path / "out" / Path(model).name), **common)

@@ -34,6 +34,8 @@ def given(rows, tmp_path) -> dict:
         ({"tasks": "math,aime"}, "tasks: got 'aime', expected some of: math, gsm_hard"),
         ({"n": -1}, "n is -1, expected at least 0"),
         ({"n": 4, "temperature": 0.0}, "expected more than 0. Raise it: greedy answers are included"),
+        ({"temperature": 0.5}, "are for sampled answers, of which n is 0. Raise n"),
+        ({"seed": 1}, "are for sampled answers, of which n is 0. Raise n"),
     ],
 )
 def test_a_setting_that_cannot_be_is_refused(flags, message):
@@ -83,6 +85,15 @@ def test_grades_of_a_corrected_row_are_not_mixed_with_older_ones(name, change, t
     write_file(Path(rows) / f"{name}.jsonl", [HUB_ROWS[name][0] | change, *HUB_ROWS[name][1:]])
     with pytest.raises(ValueError, match=r"questions was.*--output"):
         evaluate(tiny_model, **given)
+
+
+def test_greedy_answers_have_no_seed_and_a_secret_is_not_kept(tiny_model, given, tmp_path, monkeypatch):
+    let_the_model_say(monkeypatch, lambda row, sample: right(row))
+    evaluate(tiny_model, **given, model_args="token=very-secret")
+    evaluate(tiny_model, **given, n=2, seed=3, model_args="token=very-secret")
+    kept = [path.read_text() for path in (tmp_path / "out").rglob("*.json")]
+    assert len(kept) == 3
+    assert not any("very-secret" in text for text in kept)
 
 
 def test_a_batch_that_does_not_fit_into_memory_can_be_made_smaller(tiny_model, given, monkeypatch):

@@ -13,6 +13,7 @@ from tempo_trl.launch.cli import main
 from tempo_trl.report.collect import MAX_GROUPS
 from tempo_trl.report.command import report
 from tempo_trl.report.group import is_right
+from tempo_trl.report.page import MAX_POINTS
 from tempo_trl.runs.files import write_atomically
 
 from .recorded import HAND_REWARDS, HAND_TREE, HAND_WORKED, hand_worked_run, hostile_run, large_run, record, rows_of
@@ -49,7 +50,7 @@ def test_the_report_and_its_pictures_lie_in_the_run(tmp_path, capsys):
 
 def test_the_page_counts_all_groups_and_says_what_moved(tmp_path):
     data = page_data(report([hand_worked_run(tmp_path / "tempo-seed0")], tmp_path / "r.html", pictures=False))
-    assert "5 of 5 recorded groups" in data["subtitle"]
+    assert "5 of the 5 groups that were read" in data["subtitle"]
     td, outcome = 3 / 6 + 1 / 2 + 2 / 3 + 2 / 3, 4 * 13 / 2  # of the hand-worked group; the flat one has neither
     assert data["headlines"][0]["share"] == pytest.approx(td / (td + outcome), rel=1e-3)
     facts = "14 of 208 tokens have a non-zero |TD| · all rewards are equal in 2 of 4 groups"
@@ -128,13 +129,25 @@ def test_a_reward_in_the_middle_of_its_range_is_not_right_however_float32_rounds
     assert not is_right(middle, low, high) and is_right(0.601, low, high)
 
 
+def test_a_curve_of_any_length_has_as_many_points_as_are_seen(tmp_path):
+    run = log(tmp_path / "run", reward=[1 / 3 + step for step in range(1000)])
+    [line] = page_data(report([run], tmp_path / "r.html", pictures=False))["curves"][0]["lines"]
+    assert (len(line["x"]), line["x"][-1], line["y"][0], line["runs"]) == (MAX_POINTS, 999, 0.333333, [])
+
+
+def test_a_report_whose_name_has_no_suffix_is_a_page_beside_its_pictures(tmp_path):
+    assert main(["report", str(hand_worked_run(tmp_path / "run")), "-o", str(tmp_path / "mine")]) == 0
+    assert {path.name for path in (tmp_path / "mine").glob("*.png")} == {"tree.png", "credit.png"}
+    assert (tmp_path / "mine.html").is_file()
+
+
 def test_groups_are_limited_and_taken_from_every_step(tmp_path):
     folder = large_run(tmp_path / "large", groups=160, size=3, tokens=20)
     data = page_data(report([folder], pictures=False))
     assert len(data["groups"]) == MAX_GROUPS
     steps = sorted({group["step"] for group in data["groups"]})
     assert (steps[0], steps[-1], len(steps)) == (0, 152, 16)
-    assert "64 of 160 recorded groups" in data["subtitle"]
+    assert "64 of the 160 groups that were read" in data["subtitle"]
 
 
 def test_what_is_no_run_is_refused(tmp_path, capsys):

@@ -95,7 +95,7 @@ def test_no_secret_is_recorded(where, tmp_path, monkeypatch):
         assert secret not in written
         assert TOKEN not in written
         assert HIDDEN in written
-    assert "hub_token" not in read_record(tmp_path / "run")["config"]["training"]
+    assert read_record(tmp_path / "run")["config"]["training"]["hub_token"] in (None, "<HUB_TOKEN>")
 
 
 @pytest.mark.parametrize("owner", ["alice", "josé"])
@@ -109,8 +109,10 @@ def test_a_secret_that_json_escapes_is_hidden_and_found_and_words_of_a_vocabular
     secret = 'päss"word\\'
     assert json.loads(hide(json.dumps({"command": [f"url={secret}"]}), {secret})) == {"command": [f"url={HIDDEN}"]}
     assert secrets_in(json.dumps(secret).encode(), {secret})
-    settings = {"eos_token": "<|im_end|>", "pad_token_id": 3, "max_tokens": 5, "keys": ["a"], "hub_token": "x"}
-    assert without_secrets(settings) == {"pad_token_id": 3, "max_tokens": 5, "keys": ["a"]}
+    kept = {"eos_token": "<|im_end|>", "pad_token_id": 3, "max_tokens": 5, "keys": ["a"], "forced_tokens": "keep"}
+    env = {"LANGFUSE_SECRET_KEY": "x", "AZURE_OPENAI_KEY": "x", "PGPASSWORD": "x", "MYSQL_PWD": "x", "PWD": "/here"}
+    secrets = {"hub_token": "x", "secret_key": "x", "env": env}
+    assert without_secrets(kept | secrets) == kept | {"env": {"PWD": "/here"}}
 
 
 def test_the_token_moves_to_where_the_client_looks_for_it(monkeypatch):

@@ -95,5 +95,9 @@ def test_differences_change_sign_with_the_order_and_not_with_the_order_of_questi
     assert paired_difference(*np.array(pairs, dtype=float).T, resamples=500) == pytest.approx((difference, low, high))
 
 
-def test_one_question_tells_nothing_of_a_difference():
-    assert paired_difference(np.ones(1), np.zeros(1)) == (1, -1, 1)
+@pytest.mark.parametrize(("n", "share"), [(1, 0.975), (2, 0.8419), (40, 0.0881), (5000, 0.0007)])
+def test_questions_without_an_exception_leave_room_for_a_share_of_exceptions(n, share):
+    """A share p of exceptions is not seen in n questions with probability (1 - p)^n = 0.025."""
+    same, better = paired_difference(np.ones(n), np.ones(n)), paired_difference(np.ones(n), np.zeros(n))
+    assert same == pytest.approx((0, -share, share), abs=1e-4)
+    assert better == pytest.approx((1, 1 - 2 * share, 1), abs=1e-4)

@@ -36,12 +36,12 @@ function criteriaThere(row, t) {
 function drawCriteria(group) {
   byId("criteria").hidden = !group.criteria;
   if (!group.criteria) return byId("criteria-table").replaceChildren();
-  const run = data.runs[data.sources[state.source].run].statistics?.criteria ?? {};
+  const run = new Map(Object.entries(data.runs[data.sources[state.source].run].statistics?.criteria ?? {}));
   const heads = ["criterion", "#mean reward here", "#mean |advantage| here", "#where here", "#mean reward", "#mean |advantage|", "#flat groups"];
   const lines = group.criteria.map((name, k) => {
     const own = group.rows.flatMap((row) => (row.s ?? []).filter((judged) => judged[0] === k));
     const mean = (values) => (values.includes(null) ? null : values.reduce((sum, value) => sum + value, 0) / values.length);
-    const [reward, credit, flat, groups] = run[name] ?? [null, null, null, 0];
+    const [reward, credit, flat, groups] = run.get(name) ?? [null, null, null, 0];
     return [html("span", { class: "name", dir: "auto" }, cut(oneLine(name), 60)), plain(mean(own.map((judged) => judged[1]))),
       plain(mean(own.map((judged) => judged[2] && Math.abs(judged[2])))), whereOf(own), plain(reward), plain(credit),
       flat === null ? "–" : `${percent(flat, 0)} of ${groups.toLocaleString("en")}`];
