@@ -132,13 +132,18 @@ def outcome_advantages(
     num_generations: int,
     scale_rewards: str = "group",
     all_rewards: torch.Tensor | None = None,
+    size: torch.Tensor | None = None,
 ) -> torch.Tensor:
-    """GRPO's advantage of every completion, (r - mean) / scale: `(B,)`, float64, on the CPU, NaN for NaN rewards."""
+    """
+    GRPO's advantage of every completion, (r - mean) / scale: `(B,)`, float64, on the CPU, NaN for NaN rewards.
+
+    `size` is that of [`flat_groups`].
+    """
     rewards = rewards.detach().cpu().double()
     groups = rewards.view(-1, num_generations)
     centred = groups - groups.nanmean(dim=1, keepdim=True)
     centred = centred / outcome_scale(rewards, num_generations, scale_rewards, all_rewards).view(-1, num_generations)
-    return without_rounding(centred.view(-1), flat_groups(rewards, num_generations))
+    return without_rounding(centred.view(-1), flat_groups(rewards, num_generations, size))
 
 
 def outcome_scale(
@@ -157,6 +162,14 @@ def outcome_scale(
     else:
         together = (rewards if all_rewards is None else all_rewards)[None]
     return (nanstd(together) + EPSILON).expand(-1, len(rewards) // len(together)).reshape(-1)
+
+
+def leave_one_out(outcome: torch.Tensor, num_generations: int) -> torch.Tensor:
+    """Each outcome minus the mean of the group's other scorable ones (RLOO): `(R,)`, float64. NaN stays; alone, 0."""
+    groups = outcome.double().view(-1, num_generations)
+    count = (~groups.isnan()).sum(dim=1, keepdim=True)
+    mean = groups.nanmean(dim=1, keepdim=True)
+    return ((groups - mean) * count / (count - 1).clamp(min=1)).flatten()
 
 
 def outcome_and_td_errors(
@@ -247,7 +260,9 @@ def flat_groups(rewards: torch.Tensor, num_generations: int, size: torch.Tensor 
     """
     groups = rewards.unflatten(0, (-1, num_generations))
     low, high = groups.nan_to_num(nan=torch.inf).amin(dim=1), groups.nan_to_num(nan=-torch.inf).amax(dim=1)
-    return are_equal(low, high, None if size is None else size.unflatten(0, (-1, num_generations)).amax(dim=1))
+    if size is not None:
+        size = size.nan_to_num(0.0).unflatten(0, (-1, num_generations)).amax(dim=1)
+    return are_equal(low, high, size)
 
 
 def without_rounding(advantages: torch.Tensor, flat: torch.Tensor) -> torch.Tensor:

@@ -168,7 +168,11 @@ def state_sums(
 
 
 def relative_returns(
-    returns: torch.Tensor, labels: np.ndarray, normalize: bool, epsilon: float = 1e-6
+    returns: torch.Tensor,
+    labels: np.ndarray,
+    normalize: bool,
+    sizes: torch.Tensor | None = None,
+    epsilon: float = 1e-6,
 ) -> torch.Tensor:
     r"""
     Returns relative to those of all visits of the same state (equation 6 of https://huggingface.co/papers/2505.10978).
@@ -185,6 +189,8 @@ def relative_returns(
             Equal for visits of the same state, -1 where a row has no such turn ([`state_labels`]).
         normalize (`bool`):
             Whether F is the standard deviation.
+        sizes (`torch.Tensor` of shape `(R, N)`, *optional*):
+            Size of the sum that each return is. Defaults to that of the return.
 
     Returns:
         `torch.Tensor` of shape `(R, N)`, float64; 0 where there is no return, and exactly 0 where those of all visits
@@ -193,14 +199,15 @@ def relative_returns(
     values = returns.double().cpu().numpy()
     used = (labels >= 0) & ~np.isnan(values)
     _, first, state, count = np.unique(labels[used], return_index=True, return_inverse=True, return_counts=True)
-    low, high = np.full(len(count), np.inf), np.full(len(count), -np.inf)
+    low, high, size = np.full(len(count), np.inf), np.full(len(count), -np.inf), np.zeros(len(count))
     np.minimum.at(low, state, values[used])
     np.maximum.at(high, state, values[used])
+    np.maximum.at(size, state, (returns.abs() if sizes is None else sizes).double().cpu().numpy()[used])
     given = values[used] - values[used][first][state]
     relative = given - (np.bincount(state, given) / count)[state]
     if normalize:
         variance = np.bincount(state, np.square(relative)) / np.maximum(count - 1, 1)
         relative = relative / (np.sqrt(variance)[state] + epsilon)
     found = np.zeros(values.shape)
-    found[used] = np.where(are_equal(low, high)[state], 0.0, relative)
+    found[used] = np.where(are_equal(low, high, size)[state], 0.0, relative)
     return torch.from_numpy(found)

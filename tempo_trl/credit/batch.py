@@ -12,6 +12,7 @@ from tempo_trl.credit.prefix_covariance import PairStatistics, pair_statistics
 from tempo_trl.credit.prefix_tree import PrefixTree, build_prefix_tree
 from tempo_trl.credit.returns import TurnRewards
 from tempo_trl.credit.spans import Criteria
+from tempo_trl.credit.turns import first_steps
 
 
 @dataclass(frozen=True, eq=False)
@@ -74,6 +75,8 @@ class Batch:
         criteria ([`~tempo_trl.credit.spans.Criteria`], *optional*):
             What the `span_reward_funcs` judged: names, rewards `(R, K)`, places in tokens `(R, K, P)` and weights;
             None without them.
+        reward_sizes (`torch.Tensor` of shape `(R,)`, *optional*):
+            Sum of the absolute weighted rewards of each completion, to which the rounding of `rewards` is relative.
     """
 
     completion_ids: torch.Tensor
@@ -97,11 +100,24 @@ class Batch:
     step_rewards: torch.Tensor | None = None
     all_rewards: TurnRewards | None = None
     criteria: Criteria | None = None
+    reward_sizes: torch.Tensor | None = None
 
     @property
     def turn_rewards(self) -> TurnRewards:
         """The rewards of the R rows, from which returns are computed."""
-        return TurnRewards(self.rewards, self.steps, self.step_rewards)
+        return TurnRewards(self.rewards, self.steps, self.step_rewards, self.reward_sizes)
+
+    @property
+    def seen_before_turns(self) -> torch.Tensor:
+        """
+        Key of what was seen before each turn, `(R, N)`, int64; 0 where a row has no such turn.
+
+        Without `observations` a row has one turn, and has seen its prompt.
+        """
+        if self.observations is None:
+            return self.prompts[:, None]
+        first = first_steps(self.turns, self.steps)
+        return self.observations.gather(1, first.clamp(min=0)).masked_fill(first < 0, 0)
 
     @property
     def flat_groups(self) -> torch.Tensor:
@@ -154,9 +170,9 @@ class Credit:
             Advantage of each token, or one per completion as in GRPO. Values of tokens outside the loss are ignored.
             NaN counts as 0 for completions that no reward function scored.
         added (`torch.Tensor` of shape `(R, T)`, *optional*):
-            The part of the advantage that the method adds to the outcome, for metrics, report and recorded trees. It
-            is not used for training. Defaults to 0 where `advantages` are TRL's own (`batch.advantages`), elsewhere to
-            `advantages` minus `batch.outcome`.
+            The part of the advantage that the method adds to the outcome, for metrics, report and recorded trees: to
+            `outcome`, if the method gives both, else to `batch.outcome`. It is not used for training. Defaults to 0
+            where `advantages` are TRL's own (`batch.advantages`), elsewhere to `advantages` minus `batch.outcome`.
         metrics (`dict[str, tuple[float, float]]`, *optional*):
             Maps a name to (numerator, denominator). The ratio of their sums over ranks is logged under that name, so
             compute both over `batch.counted` rows.
@@ -173,6 +189,8 @@ class Credit:
         statistics (`object`, *optional*):
             Data from which a method with a state learns. In training the trainer gathers it from all ranks and calls
             the method's `update(list)` with the same list on every rank.
+        reference (`torch.Tensor` of shape `(R,)`, *optional*):
+            The outcome that `added` is added to. [`checked`] sets it.
     """
 
     advantages: torch.Tensor
@@ -183,15 +201,17 @@ class Credit:
     outcome: torch.Tensor | None = None
     criteria: torch.Tensor | None = None
     statistics: Any = None
+    reference: torch.Tensor | None = None
 
     def rows(self, own: slice, width: int) -> "Credit":
-        """The credit of the rows `own`, cut to their first `width` columns."""
-        cut = {
-            name: None if value is None else value[own, :width] if value.ndim == 2 else value[own]
-            for name in ("advantages", "added", "loss_mask", "weights", "outcome")
-            for value in [getattr(self, name)]
-        }
-        return replace(self, **cut, criteria=None if self.criteria is None else self.criteria[own])
+        """The credit of the rows `own`, and of their first `width` tokens."""
+        cut = {name: value[own] for name, value in vars(self).items() if name in _OF_ROWS and value is not None}
+        cut |= {name: cut[name][:, :width] for name in _OF_TOKENS & cut.keys() if cut[name].ndim == 2}
+        return replace(self, **cut)
+
+
+_OF_TOKENS = {"advantages", "added", "loss_mask"}
+_OF_ROWS = _OF_TOKENS | {"weights", "outcome", "criteria", "reference"}
 
 
 def checked(given: Any, batch: Batch) -> Credit:
@@ -206,18 +226,21 @@ def checked(given: Any, batch: Batch) -> Credit:
     advantages = _float_tensor("advantages", credit.advantages, batch, per_completion=True)
     per_token = advantages if advantages.ndim == 2 else advantages[:, None].expand(batch.completion_ids.shape)
     _refuse_what_is_not_finite(per_token, batch)
+    outcome, reference = credit.outcome, batch.outcome.float().nan_to_num(0.0)
+    if outcome is not None:
+        outcome = _float_tensor("outcome", outcome, batch, per_token=False).nan_to_num(0.0)
     added = credit.added
     if added is None:
-        added = (per_token - batch.outcome.nan_to_num(0.0)[:, None]) * (per_token != batch.advantages[:, None])
+        added = (per_token - reference[:, None]) * (per_token != batch.advantages[:, None])
+    elif outcome is not None:
+        reference = outcome
     added = _float_tensor("added", added, batch).nan_to_num(0.0, 0.0, 0.0)
     mask = credit.loss_mask
     if mask is not None:
         mask = _float_tensor("loss_mask", mask, batch).bool()
-    outcome = credit.outcome
-    if outcome is not None:
-        outcome = _float_tensor("outcome", outcome, batch, per_token=False).nan_to_num(0.0)
     advantages = torch.where(advantages.isfinite(), advantages, 0.0)
-    return replace(credit, advantages=advantages, added=added, loss_mask=mask, outcome=outcome)
+    own = {"advantages": advantages, "added": added, "loss_mask": mask, "outcome": outcome}
+    return replace(credit, **own, reference=reference)
 
 
 def _float_tensor(

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
-from tempo_trl.credit.advantages import flat_groups
+from tempo_trl.credit.advantages import flat_groups, leave_one_out
 from tempo_trl.credit.prefix_covariance import PrefixCovariance, pairwise_lcp, predictor
 from tempo_trl.credit.prefix_tree import PrefixTree
 
@@ -230,11 +230,8 @@ def value_error_sums(
         counted (`torch.Tensor` of shape `(R,)`, bool):
             Rows to sum over.
     """
-    groups = outcome.double().view(-1, num_generations)
-    scorable = ~groups.isnan()
-    others = (scorable.sum(dim=1, keepdim=True) - 1).clamp(min=1)
-    error = groups - (groups.nansum(dim=1, keepdim=True) - groups) / others
-    tokens = loss_mask.sum(dim=1)
-    used = (scorable & ~flat_groups(outcome, num_generations)[:, None]).flatten() & counted & (tokens > 0)
+    error, tokens = leave_one_out(outcome, num_generations), loss_mask.sum(dim=1)
+    differs = ~flat_groups(outcome, num_generations).repeat_interleave(num_generations)
+    used = ~error.isnan() & differs & counted & (tokens > 0)
     own = advantages.double().square().mul_(loss_mask).sum(dim=1) / tokens.clamp(min=1)
-    return own[used].sum().item(), error.flatten()[used].square().sum().item()
+    return own[used].sum().item(), error[used].square().sum().item()

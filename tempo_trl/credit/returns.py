@@ -20,11 +20,21 @@ class TurnRewards(NamedTuple):
             Turn of each token, starting at 0, -1 for tokens of no turn and for padding; or one column per turn.
         steps (`torch.Tensor` of shape `(R, N)`, *optional*):
             Reward of each turn; NaN counts as 0. None if turns have no rewards.
+        size (`torch.Tensor` of shape `(R,)`, *optional*):
+            Size of the sum that `reward` is, to which its rounding is relative
+            ([`~tempo_trl.credit.advantages.are_equal`]). Defaults to that of the reward.
     """
 
     reward: torch.Tensor
     turns: torch.Tensor
     steps: torch.Tensor | None = None
+    size: torch.Tensor | None = None
+
+    @property
+    def sizes(self) -> "TurnRewards":
+        """The sizes of what returns add up: their own returns are the sizes to which the rounding is relative."""
+        size = self.reward.abs() if self.size is None else self.size
+        return TurnRewards(size, self.turns, None if self.steps is None else self.steps.abs())
 
     def returns(self, gamma: float = 1.0) -> torch.Tensor:
         """Return from each turn on, `(R, N)`, float64: [`~tempo_trl.credit.turns.turn_returns`]."""

@@ -22,6 +22,7 @@ def sibling_advantages(
     *,
     average: str = "children",
     scale: str = "none",
+    sizes: torch.Tensor | None = None,
 ) -> torch.Tensor:
     r"""
     Advantage of every token: the value of its segment relative to those of the segment's siblings.
@@ -46,6 +47,9 @@ def sibling_advantages(
         scale (`str`, *optional*, defaults to `"none"`):
             `"none"` for 1, `"std"` for the siblings' standard deviation (ddof 1, + 1e-4, as TRL's), `"bernoulli"` for
             $\sqrt{m (1 - m)}$ of their mean m, which requires rewards between 0 and 1.
+        sizes (`torch.Tensor` of shape `(B,)`, *optional*):
+            Size of the sum that each reward is ([`~tempo_trl.credit.advantages.are_equal`]). Defaults to that of the
+            reward.
 
     Returns:
         `torch.Tensor` of shape `(B, T)`, float32, on the device of `segment`.
@@ -53,8 +57,9 @@ def sibling_advantages(
     Raises:
         ValueError: for an unknown average or scale, or rewards outside of 0 to 1 with `"bernoulli"`.
     """
-    values = segment_values(parent.cpu(), leaf.cpu(), rewards.detach().cpu(), average)
-    advantages = _relative_to_siblings(parent.cpu(), values, scale)
+    sizes = (rewards.abs() if sizes is None else sizes).masked_fill(rewards.isnan(), torch.nan)
+    of_both = (segment_values(parent.cpu(), leaf.cpu(), each.detach().cpu(), average) for each in (rewards, sizes))
+    advantages = _relative_to_siblings(parent.cpu(), *of_both, scale)
     padded = torch.cat([advantages, torch.zeros(1, dtype=advantages.dtype)])  # -1 is the last: 0 past a row's end
     return padded.float().to(segment.device)[segment]
 
@@ -126,7 +131,7 @@ def _levels_bottom_up(parent: torch.Tensor) -> list[torch.Tensor]:
     return [torch.nonzero(depth == level).flatten() for level in range(int(depth.max()), -1, -1)]
 
 
-def _relative_to_siblings(parent: torch.Tensor, values: torch.Tensor, scale: str) -> torch.Tensor:
+def _relative_to_siblings(parent: torch.Tensor, values: torch.Tensor, sizes: torch.Tensor, scale: str) -> torch.Tensor:
     """Advantage of each segment among the children of its parent: `(N,)`, 0 where nothing differs or is unscorable."""
     check_choice("scale", scale, SIBLING_SCALES)
     own = values[: len(parent)]
@@ -135,7 +140,8 @@ def _relative_to_siblings(parent: torch.Tensor, values: torch.Tensor, scale: str
     count = torch.bincount(above, minlength=len(values)).double()
     mean = torch.bincount(above, own, len(values)) / count.clamp(min=1)
     centred = own - mean[above]
-    low, high = (mean.scatter_reduce(0, above, own, kind, include_self=False) for kind in ("amin", "amax"))
+    given = (own, "amin"), (own, "amax"), (sizes[: len(parent)][scorable], "amax")
+    low, high, size = (mean.scatter_reduce(0, above, each, kind, include_self=False) for each, kind in given)
     if scale == "std":
         squares = torch.bincount(above, centred.square(), len(values))
         centred = centred / ((squares / (count - 1).clamp(min=1)).sqrt() + EPSILON)[above]
@@ -147,5 +153,5 @@ def _relative_to_siblings(parent: torch.Tensor, values: torch.Tensor, scale: str
             )
         centred = centred / (mean * (1 - mean)).sqrt()[above]
     advantages = torch.zeros(len(parent), dtype=torch.float64)
-    advantages[scorable] = torch.where(are_equal(low, high)[above], 0.0, centred)
+    advantages[scorable] = torch.where(are_equal(low, high, size)[above], 0.0, centred)
     return advantages

@@ -32,6 +32,12 @@ def turn_ends(turns: torch.Tensor) -> torch.Tensor:
     return ends.scatter_reduce_(1, torch.where(turns >= 0, turns, count), columns, "amax")[:, :count]
 
 
+def first_steps(turns: torch.Tensor, steps: torch.Tensor) -> torch.Tensor:
+    """First step of each turn, `(R, N)`, int64; -1 where a row has no such turn."""
+    starts = turn_starts(turns)
+    return steps.gather(1, starts.clamp(min=0)).masked_fill(starts < 0, -1)
+
+
 def turn_returns(
     step_rewards: torch.Tensor | None, turns: torch.Tensor, reward: torch.Tensor, gamma: float = 1.0
 ) -> torch.Tensor:

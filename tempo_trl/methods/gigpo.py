@@ -11,8 +11,7 @@ from tempo_trl.credit.anchors import relative_returns, state_labels
 from tempo_trl.credit.batch import Batch, Credit
 from tempo_trl.credit.checks import check_number
 from tempo_trl.credit.returns import return_scale
-from tempo_trl.credit.turns import spread_turns
-from tempo_trl.trainers.agents import first_steps
+from tempo_trl.credit.turns import first_steps, spread_turns
 from tempo_trl.trainers.config import TokenCreditConfig
 from tempo_trl.trainers.settings import refuse_rewards_that_are_normalized_first
 from tempo_trl.trainers.token_credit import TokenCreditTrainer
@@ -49,10 +48,10 @@ def gigpo_credit(
         [`~tempo_trl.Credit`], with the second term as `added`.
     """
     outcome = whole_outcome(batch, scale)
-    returns = step_returns(batch, gamma, scale)
-    relative = relative_returns(returns, labels_of(batch, history)[history], normalize=scale == "group")
-    td = spread_turns((step_advantage_weight * relative).float(), batch.steps)
-    return Credit(outcome.float().nan_to_num(0.0)[:, None] + td, td, outcome=outcome)
+    returns, sizes = step_returns(batch, gamma, scale)
+    relative = relative_returns(returns, labels_of(batch, history)[history], scale == "group", sizes)
+    added = spread_turns((step_advantage_weight * relative).float(), batch.steps)
+    return Credit(outcome.float().nan_to_num(0.0)[:, None] + added, added, outcome=outcome)
 
 
 def whole_outcome(batch: Batch, scale_rewards: str) -> torch.Tensor:
@@ -64,20 +63,21 @@ def whole_outcome(batch: Batch, scale_rewards: str) -> torch.Tensor:
     if batch.step_rewards is None:
         return batch.outcome
     all_rewards = None if batch.all_rewards is None else batch.all_rewards.whole_returns()
-    whole = batch.turn_rewards.whole_returns()
-    return outcome_advantages(whole, batch.num_generations, scale_rewards, all_rewards)
+    whole, sizes = (rewards.whole_returns() for rewards in (batch.turn_rewards, batch.turn_rewards.sizes))
+    return outcome_advantages(whole, batch.num_generations, scale_rewards, all_rewards, sizes)
 
 
-def step_returns(batch: Batch, gamma: float, scale: str) -> torch.Tensor:
+def step_returns(batch: Batch, gamma: float, scale: str) -> tuple[torch.Tensor, torch.Tensor]:
     """
-    Discounted return from each turn on, `(R, N)`. `"batch"` divides it by
+    Discounted return from each turn on, and its size, both `(R, N)`. `"batch"` divides them by
     [`~tempo_trl.credit.returns.return_scale`]; `"group"` scales states one by one, later.
     """
     rewards = batch.turn_rewards
-    returns = rewards.returns(gamma)
+    returns, sizes = rewards.returns(gamma), rewards.sizes.returns(gamma)
     if scale != "batch":
-        return returns
-    return returns / return_scale(rewards, batch.num_generations, scale, gamma, batch.all_rewards)[:, None]
+        return returns, sizes
+    divisor = return_scale(rewards, batch.num_generations, scale, gamma, batch.all_rewards)[:, None]
+    return returns / divisor, sizes / divisor
 
 
 def labels_of(batch: Batch, history: int = 0) -> np.ndarray:

@@ -9,9 +9,8 @@ from tempo_trl.config_help import with_help
 from tempo_trl.credit.anchors import relative_returns, turn_of_steps, visits
 from tempo_trl.credit.batch import Batch, Credit
 from tempo_trl.credit.checks import check_number
-from tempo_trl.credit.turns import spread_turns
+from tempo_trl.credit.turns import first_steps, spread_turns
 from tempo_trl.methods.gigpo import labels_of, step_returns, whole_outcome
-from tempo_trl.trainers.agents import first_steps
 from tempo_trl.trainers.config import TokenCreditConfig
 from tempo_trl.trainers.settings import refuse_rewards_that_are_normalized_first
 from tempo_trl.trainers.token_credit import TokenCreditTrainer
@@ -46,14 +45,14 @@ def hgpo_credit(
     Returns:
         [`~tempo_trl.Credit`], whose `added` is the difference to GRPO's advantage.
     """
-    returns = step_returns(batch, gamma, scale)
+    returns, sizes = step_returns(batch, gamma, scale)
     total = weights = torch.zeros_like(returns)
     turn = turn_of_steps(first_steps(batch.turns, batch.steps).numpy(), returns.shape[1])
     for k, labels in enumerate(labels_of(batch, history)):
         # Not scored, or fewer than k observations before the last one.
         labels = np.where(batch.rewards.isnan()[:, None].numpy() | (turn < k), -1, labels)
         weight = (k + 1) ** history_weight * torch.from_numpy(visits(labels) > 1)
-        total = total + weight * relative_returns(returns, labels, normalize=scale == "group")
+        total = total + weight * relative_returns(returns, labels, scale == "group", sizes)
         weights = weights + weight
     advantages = spread_turns((total / weights.clamp(min=1.0)).float(), batch.steps)
     outcome = whole_outcome(batch, scale).float().nan_to_num(0.0)

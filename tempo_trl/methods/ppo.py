@@ -176,12 +176,12 @@ class PPOTrainer(TokenCreditTrainer):
         return nullcontext()
 
     def _own_credit(self, batch: Batch, rows: ScoredRows) -> Credit:
-        outcome = batch.advantages[rows.place.own].nan_to_num(0.0)
-        td = torch.zeros(rows.output["completion_ids"].shape)
-        if not batch.training:
-            return Credit(outcome, td)  # an evaluation trains nothing, and logs its loss with TRL's advantages
-        advantages = self._advantages(batch.rewards[rows.place.own].to(self.accelerator.device), rows.output).cpu()
-        return Credit(advantages, advantages - outcome[:, None])
+        own = rows.place.own
+        outcome, reference = batch.advantages[own].nan_to_num(0.0), batch.outcome[own].float().nan_to_num(0.0)
+        if not batch.training:  # an evaluation trains nothing, and logs its loss with TRL's advantages
+            return Credit(outcome, torch.zeros(rows.output["completion_ids"].shape), reference=reference)
+        advantages = self._advantages(batch.rewards[own].to(self.accelerator.device), rows.output).cpu()
+        return Credit(advantages, advantages - reference[:, None], reference=reference)
 
     def _advantages(self, rewards: torch.Tensor, output: dict) -> torch.Tensor:
         """GAE over the critic's values, `(B, T)`. Adds the critic's targets to the batch `output`."""

@@ -3,9 +3,10 @@
 from dataclasses import dataclass
 
 import numpy as np
+import torch
 
 from tempo_trl.config_help import with_help
-from tempo_trl.credit.advantages import outcome_and_td_errors
+from tempo_trl.credit.advantages import are_equal, leave_one_out, outcome_and_td_errors
 from tempo_trl.credit.batch import Batch, Credit
 from tempo_trl.credit.grown_tree import branches
 from tempo_trl.credit.prefix_baseline import baseline_tokens, value_error_sums
@@ -39,18 +40,29 @@ def prefix_baseline_credit(batch: Batch, covariance: PrefixCovariance, forced_to
             As in [`PrefixBaselineConfig`], for completions that were grown as trees.
 
     Returns:
-        [`~tempo_trl.Credit`], with the batch's pairs as `statistics`. Only independent completions have the metric
+        [`~tempo_trl.Credit`], with the batch's pairs as `statistics`. Its `outcome` is relative to the mean of the
+        others (RLOO), and `added` is what prefixes add to that. Only independent completions have the metric
         `tempo/value_error`.
     """
     given = batch.tree, batch.outcome, batch.completion_ids.shape[1]
     if batch.tree_rollouts is None:
         advantages = baseline_tokens(*given, covariance)
         sums = value_error_sums(advantages, batch.outcome, batch.loss_mask, batch.num_generations, batch.counted)
-        return Credit(advantages, metrics={"tempo/value_error": sums}, statistics=batch.pairs)
+        outcome = leave_one_out(batch.outcome, batch.num_generations).float()
+        added = _added(advantages, outcome)
+        return Credit(advantages, added, {"tempo/value_error": sums}, outcome=outcome, statistics=batch.pairs)
     segments = branches(batch.tree_rollouts, given[2]).segment
-    outcome, _ = outcome_and_td_errors(*given, batch.weights)
-    credit = Credit(baseline_tokens(*given, covariance, segments), outcome=outcome[:, 0], statistics=batch.pairs)
+    advantages = baseline_tokens(*given, covariance, segments)
+    outcome = outcome_and_td_errors(*given, batch.weights)[0][:, 0]
+    credit = Credit(advantages, _added(advantages, outcome), outcome=outcome, statistics=batch.pairs)
     return on_grown_trees(credit, batch, forced_tokens)
+
+
+def _added(advantages: torch.Tensor, outcome: torch.Tensor) -> torch.Tensor:
+    """What prefixes add to an outcome over a constant baseline: exactly 0 where they say nothing."""
+    constant = outcome[:, None].expand_as(advantages)
+    is_rounding = are_equal(torch.minimum(advantages, constant), torch.maximum(advantages, constant))
+    return (advantages - constant).masked_fill(is_rounding, 0.0)
 
 
 @with_help

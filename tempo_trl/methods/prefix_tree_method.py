@@ -71,14 +71,14 @@ def on_grown_trees(credit: Credit, batch: Batch, forced_tokens: str) -> Credit:
     The credit of completions that were grown as trees: each counts with its weight w, as G w completions.
 
     Args:
-        credit ([`Credit`]): Credit of each token as if all completions had equal weights, with their outcome.
+        credit ([`Credit`]): Credit of each token as if all completions had equal weights, with `added` and `outcome`.
         batch ([`Batch`]): The batch.
         forced_tokens (`str`): As in [`~tempo_trl.rollout.config_fields.EntropyTreeFields`].
     """
     if (weights := batch.weights) is not None:
         share = batch.num_generations * weights.float()
-        advantages, outcome = credit.advantages * share[:, None], credit.outcome * share
-        credit = replace(credit, advantages=advantages, weights=weights, outcome=outcome)
+        advantages, added = credit.advantages * share[:, None], credit.added * share[:, None]
+        credit = replace(credit, advantages=advantages, added=added, weights=weights, outcome=credit.outcome * share)
     return with_forced_tokens(credit, batch, forced_tokens)
 
 

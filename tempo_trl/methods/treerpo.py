@@ -44,7 +44,8 @@ def sibling_credit(
     if batch.tree_rollouts is None:
         return Credit(batch.advantages)
     tree = branches(batch.tree_rollouts, batch.completion_ids.shape[1])
-    advantages = sibling_advantages(tree.segment, tree.parent, tree.leaf, batch.rewards, average=average, scale=scale)
+    options = {"average": average, "scale": scale, "sizes": batch.reward_sizes}
+    advantages = sibling_advantages(tree.segment, tree.parent, tree.leaf, batch.rewards, **options)
     credit = with_forced_tokens(Credit(advantages), batch, forced_tokens)
     mask = batch.loss_mask if credit.loss_mask is None else batch.loss_mask & credit.loss_mask
     if count_shared_tokens == "once":

@@ -55,8 +55,8 @@ class CreditSummary:
         """
         Share of the credit that is not GRPO's: sum |A - g| / sum (|g| + |A - g|); 0 without any credit.
 
-        For leave-one-out baselines A is multiplied by (n - 1) / n in a group of n scorable completions: they multiply
-        all of GRPO's advantages by n / (n - 1), which moves no credit.
+        For the prefix baseline g is over the mean of the other completions, as A is: n / (n - 1) times GRPO's in a
+        group of n, which moves no credit.
         """
         total = self.outcome + self.difference
         return float(self.difference / total) if total else 0.0
@@ -106,16 +106,10 @@ def _frame(group: Group) -> pd.DataFrame:
             "text": [piece for row in group.tokens for piece in readable(row)],
             "loss": np.concatenate(group.loss_mask).astype(bool),
             "outcome": np.abs(outcome),
-            "difference": np.abs(trained * _leave_one_out_factor(group) - outcome),
+            "difference": np.abs(trained - outcome),
             "seen": 1,
             "ups": td > 0,
             "downs": td < 0,
             "mass": np.abs(td),
         }
     )
-
-
-def _leave_one_out_factor(group: Group) -> float:
-    """(n - 1) / n for n scorable completions and a leave-one-out baseline: (r - mean of others) in units of GRPO."""
-    n = int((~np.isnan(group.rewards)).sum())
-    return (n - 1) / n if group.terms.leave_one_out and n > 1 else 1.0

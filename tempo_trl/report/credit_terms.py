@@ -13,7 +13,6 @@ class CreditTerms(NamedTuple):
         label: Name of the method.
         added: What it adds to GRPO's advantage, in a heading or between bars: `|TD|`.
         more, less: Labels of tokens to which it added a positive or a negative number.
-        leave_one_out: Whether its baseline leaves out the completion's own reward.
         of_places: Whether its credit lies on the places of criteria: it is then the advantage itself that is shown.
     """
 
@@ -21,7 +20,6 @@ class CreditTerms(NamedTuple):
     added: str = "added"
     more: str = "more than GRPO"
     less: str = "less than GRPO"
-    leave_one_out: bool = False
     of_places: bool = False
 
     @property
@@ -37,4 +35,4 @@ def terms_of(method: str, label: str = "") -> CreditTerms:
         return CreditTerms(label, "TD", "V rose", "V fell")
     if method == "span_credit":
         return CreditTerms(label, "credit", "above 0", "below 0", of_places=True)
-    return CreditTerms(label, leave_one_out=method == "prefix_baseline")
+    return CreditTerms(label)

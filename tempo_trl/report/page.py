@@ -67,9 +67,7 @@ def page_data(runs: Sequence[RecordedRun], title: str) -> dict:
     recorded = sum(count for run in runs for count in run.recorded.values())
     return {
         **embed_groups(groups),
-        "subtitle": f"{title} · showing {len(groups):,} of the {recorded:,} groups that were read"
-        if groups
-        else title,
+        "subtitle": title + f" · showing {len(groups):,} of the {recorded:,} groups that were read" * bool(groups),
         "headlines": _headlines(runs),
         "sources": _sources(runs, chosen),
         "runs": [_run(run) for run in runs],

@@ -11,8 +11,7 @@ import torch
 from trl import GRPOTrainer
 
 from tempo_trl.credit.anchors import key_of, observation_keys
-from tempo_trl.credit.batch import Batch
-from tempo_trl.credit.turns import turn_ends, turn_starts
+from tempo_trl.credit.turns import first_steps, turn_ends, turn_starts
 from tempo_trl.rollout.tree_rollout import TreeRollout
 from tempo_trl.runs.messages import answer_text, answers_before_turns
 from tempo_trl.trainers.report import Report
@@ -89,24 +88,6 @@ def _key_of_answer(trainer, answer: list[dict], rows: ScoredRows, turns: torch.T
         got = f"{type(key).__name__} for the observation {text!r}"
         raise ValueError(f"`observation_key_func` must return a string, got {got}.")
     return b"text of an answer: " + key.encode()
-
-
-def first_steps(turns: torch.Tensor, steps: torch.Tensor) -> torch.Tensor:
-    """First step of each turn, `(B, N)`, int64; -1 where a row has no such turn."""
-    starts = turn_starts(turns)
-    return steps.gather(1, starts.clamp(min=0)).masked_fill(starts < 0, -1)
-
-
-def before_turns(batch: Batch) -> torch.Tensor:
-    """
-    Key of what was seen before each turn of a batch, `(R, N)`, int64; 0 where a row has no such turn.
-
-    Without `Batch.observations` a row has one turn, and has seen its prompt.
-    """
-    if batch.observations is None:
-        return batch.prompts[:, None]
-    first = first_steps(batch.turns, batch.steps)
-    return batch.observations.gather(1, first.clamp(min=0)).masked_fill(first < 0, 0)
 
 
 def images_in(prompt: str | list[dict]) -> Iterator:

@@ -21,8 +21,6 @@ from tempo_trl.runs.criteria import spans_of
 from tempo_trl.runs.messages import prompt_text, turns_of
 from tempo_trl.runs.token_text import token_pieces
 from tempo_trl.runs.trees import trees_path, write_trees
-from tempo_trl.trainers.agents import before_turns
-from tempo_trl.trainers.report import own_outcome
 from tempo_trl.trainers.scored_rows import ScoredRows, loss_mask
 from tempo_trl.trainers.whole_groups import weighted_rewards
 
@@ -119,13 +117,13 @@ class Recorder:
         tokens["loss_mask"] = loss_mask(rows.output).bool().cpu()
         tokens["completion_ids"] = batch.completion_ids[own].int()
         tokens["turns"] = batch.turns[own].short()
-        lengths, outcome = batch.lengths[own].tolist(), own_outcome(batch, rows, credit)
+        lengths = batch.lengths[own].tolist()
         begin = self.trainer.accelerator.process_index * len(lengths)
-        keys = before_turns(batch)[own]
+        keys = batch.seen_before_turns[own]
         spans = spans_of(rows.criteria, credit.criteria) if rows.criteria else None
         return [
             {
-                "outcome": outcome[i].item(),
+                "outcome": credit.reference[i].item(),
                 "prompt": prompt_text(rows.prompts[i]),
                 "prompt_key": batch.prompts[own][i].item(),
                 "weight": None if credit.weights is None else credit.weights[i].item(),

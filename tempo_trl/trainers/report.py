@@ -124,30 +124,21 @@ def log_credit(trainer: GRPOTrainer, batch: Batch, rows: ScoredRows, credit: Cre
         trainer._logs["extra"][name].extend(values)
     if batch.tree_rollouts is not None:
         log_sums(trainer, "rollout", trainer.rollout_func.statistics())
-    outcome = own_outcome(batch, rows, credit)
     mask = rows.loss_mask if credit.loss_mask is None else rows.loss_mask * credit.loss_mask.to(rows.loss_mask)
     counted = batch.counted_groups
     flat = batch.flat_groups[counted]
-    shares, sums = credit_sums(outcome, credit.added, mask.cpu()), {}
+    shares, sums = credit_sums(credit.reference, credit.added, mask.cpu()), {}
     if batch.num_generations > 1:  # a group of 1, which evaluation allows, has no tree
         sums = tree_sums(batch.tree, counted) | {"frac_zero_std": (flat.sum().item(), len(flat))}
     sums |= {name: tuple(rows.sum(dim=0).tolist()) for name, rows in shares.items()}
     if trainer.sees_answers:
-        sums |= state_sums(batch.observations, batch.num_generations, batch.counted)
+        sums |= state_sums(batch.seen_before_turns, batch.num_generations, batch.counted)
     totals_of_tempo = log_sums(trainer, "tempo", sums)
     advantages = rows.output["advantages"].view(len(mask), -1)
     mean_advantage = (advantages * mask).sum(dim=1) / mask.sum(dim=1).clamp(min=1)
     columns = {name: r[:, 0] / r[:, 1].where(r[:, 1] > 0, 1.0) for name, r in shares.items()}
     _log_table(trainer, mean_advantage, columns)
     return totals_of_tempo
-
-
-def own_outcome(batch: Batch, rows: ScoredRows, credit: Credit) -> torch.Tensor:
-    """The advantage of each of this rank's completions, `(B,)`, rewards per turn included, that TD errors add to."""
-    outcome = credit.outcome
-    if batch.step_rewards is None or outcome is None:
-        outcome = batch.outcome[rows.place.own]
-    return outcome.float().nan_to_num(0.0)
 
 
 def log_sums(trainer: GRPOTrainer, prefix: str, sums: Sums) -> Sums:

@@ -67,7 +67,8 @@ def batch_of(trainer: GRPOTrainer, rows: ScoredRows, report: Report) -> Batch:
         **(_tensors_of(rows.criteria) if rows.criteria else {}),
     }
     whole, inputs = gather_groups(trainer.accelerator, rows.place, tensors, rows.inputs)
-    flat = flat_outcomes(trainer, rows.rewards_per_func[rows.place.group_rows].cpu(), rows.num_generations)
+    rewards_per_func = rows.rewards_per_func[rows.place.group_rows].cpu()
+    flat = flat_outcomes(trainer, rewards_per_func, rows.num_generations)
     whole["outcome"] = without_rounding(whole["advantages"], flat)
     if trainer.args.skip_zero_advantages:
         whole["advantages"] = whole["outcome"]
@@ -80,7 +81,7 @@ def batch_of(trainer: GRPOTrainer, rows: ScoredRows, report: Report) -> Batch:
     return Batch(
         **whole | {"loss_mask": whole["loss_mask"].bool()},
         rewards=rewards.cpu(),
-        rewards_per_func=rows.rewards_per_func[rows.place.group_rows].cpu(),
+        rewards_per_func=rewards_per_func,
         num_generations=rows.num_generations,
         columns={name: [row.get(name) for row in inputs] for name in dict.fromkeys(n for row in inputs for n in row)},
         training=trainer.model.training,
@@ -88,6 +89,7 @@ def batch_of(trainer: GRPOTrainer, rows: ScoredRows, report: Report) -> Batch:
         tree_rollouts=trainer.rollout_func.trees if isinstance(trainer.rollout_func, TreeRollout) else None,
         all_rewards=all_rewards,
         criteria=criteria,
+        reward_sizes=reward_sizes(trainer, rewards_per_func),
     )
 
 
@@ -219,8 +221,13 @@ def flat_outcomes(trainer: GRPOTrainer, rewards_per_func: torch.Tensor, num_gene
     terms = rewards_per_func * trainer.reward_weights.cpu()
     if trainer.multi_objective_aggregation == "normalize_then_sum":
         return flat_groups(terms, num_generations).all(dim=1)
-    size = terms.abs().nansum(dim=1)
-    return flat_groups(weighted_rewards(trainer, rewards_per_func), num_generations, size)
+    sizes = reward_sizes(trainer, rewards_per_func)
+    return flat_groups(weighted_rewards(trainer, rewards_per_func), num_generations, sizes)
+
+
+def reward_sizes(trainer: GRPOTrainer, rewards_per_func: torch.Tensor) -> torch.Tensor:
+    """Sum of the absolute weighted rewards of each row, `(R,)`, to which the rounding of TRL's sum is relative."""
+    return (rewards_per_func * trainer.reward_weights.cpu()).abs().nansum(dim=1)
 
 
 def weighted_rewards(trainer: GRPOTrainer, rewards_per_func: torch.Tensor) -> torch.Tensor:

@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 
 from tempo_trl.credit.anchors import observation_keys, relative_returns, state_labels, visits
-from tempo_trl.credit.turns import steps_of, turn_returns
-from tempo_trl.trainers.agents import first_steps
+from tempo_trl.credit.turns import first_steps, steps_of, turn_returns
 
 from .rollouts import Rollouts
 

@@ -50,7 +50,7 @@ def test_the_scale_is_that_of_the_definition(seed, gamma):
     assert return_scale(rewards, 4, "group", gamma).tolist() == pytest.approx(groups)
     assert return_scale(rewards, 4, "batch", gamma).tolist() == pytest.approx(batch)
     assert return_scale(rewards, 4, "none", gamma).tolist() == [1.0] * 12
-    half = TurnRewards(*(part[:4] for part in rewards))
+    half = TurnRewards(*(part[:4] for part in rewards[:3]))
     assert return_scale(half, 4, "batch", gamma, rewards).tolist() == pytest.approx(batch[:4])
     assert return_scale(half, 4, "group", gamma, rewards).tolist() == pytest.approx(groups[:4])
 

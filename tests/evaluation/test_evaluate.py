@@ -10,6 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 
 from tempo_trl.data import BENCHMARKS, load_prompts
 from tempo_trl.evaluation.evaluate import evaluate
@@ -185,7 +186,9 @@ def test_an_adapter_is_evaluated_on_its_base_model(tiny_model, rows, tmp_path):
     from transformers import AutoModelForCausalLM
 
     base = AutoModelForCausalLM.from_pretrained(tiny_model)
-    adapted = get_peft_model(base, LoraConfig(r=4, init_lora_weights=False, target_modules=["q_proj", "down_proj"]))
+    torch.manual_seed(0)  # of the adapter, whose answers are others than the base's
+    lora = LoraConfig(r=4, lora_alpha=64, init_lora_weights=False, target_modules=["q_proj", "down_proj"])
+    adapted = get_peft_model(base, lora)
     adapted.save_pretrained(tmp_path / "adapter")
     shutil.copytree(tiny_model, tmp_path / "merged")
     adapted.merge_and_unload().save_pretrained(tmp_path / "merged")

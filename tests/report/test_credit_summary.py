@@ -38,21 +38,6 @@ def test_the_moved_share_is_the_logged_td_share_where_td_coef_is_one(tiny_model,
     assert summary_of(tmp_path).moved() == pytest.approx(logged["tempo/added_share"], rel=1e-4)
 
 
-@pytest.mark.parametrize(("method", "share"), [("prefix_baseline", 0), ("grpo_lambda", 1 / 4)])
-def test_the_mean_of_the_others_as_a_baseline_moves_nothing(method, share, tmp_path):
-    """
-    With three rewards known, 1, 0 and 0, outcomes are 2/3, -1/3 and -1/3 of the scale; minus the mean of the other two
-    they are 1, -1/2 and -1/2. In a group of four they grow by a third, which is a fourth of the whole: (1/3) / (4/3).
-    """
-    rewards = [1.0, 0.0, 0.0, float("nan"), float("nan")] if share == 0 else HAND_REWARDS
-    known = int(np.sum(~np.isnan(rewards)))
-    rows = rows_of([*HAND, HAND[0]][: len(rewards)], rewards)
-    for row in rows:
-        row["advantages"] = [row["outcome"] * known / (known - 1)] * len(row["tokens"])
-    statistics = statistics_of(tmp_path, rows, method=method)
-    assert statistics.moved() == pytest.approx(share, abs=1e-6)
-
-
 def test_nothing_moves_where_rewards_are_equal_or_unknown_or_completions_never_part(tmp_path):
     flat = statistics_of(tmp_path / "flat", rows_of(HAND, [1.0] * 4))
     assert (flat.moved(), flat.flat, flat.groups) == (0.0, 1, 1)

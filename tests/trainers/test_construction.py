@@ -23,7 +23,7 @@ from tempo_trl.rollout.fixed import FixedTree
 from tempo_trl.rollout.tree_rollout import TreeRollout
 
 from ..tiny import tiny_model_config, tiny_tokenizer
-from .recording import config, parity, questions, rolled_out, train
+from .recording import RecordingBaseline, config, parity, questions, rolled_out, train
 
 
 @pytest.mark.parametrize("cls", [TEMPOTrainer, GRPOLambdaTrainer, PPOTrainer])
@@ -78,6 +78,13 @@ def test_a_first_batch_without_branches_is_told_whatever_sampled_it(tiny_model, 
         with warnings.catch_warnings():
             warnings.filterwarnings("error", "The first batch")
             train(tiny_model, tmp_path, reward_funcs=reward, max_steps=1, trainer={"rollout_func": rollout})
+
+
+def test_the_prefix_baseline_adds_nothing_to_a_first_batch_and_is_told_so(tiny_model, tmp_path):
+    with pytest.warns(UserWarning, match="The first batch has no branch"):
+        options = {"cls": RecordingBaseline, "trainer": {"rollout_func": repeats_itself}, "max_steps": 1}
+        trainer = train(tiny_model, tmp_path, reward_funcs=parity, **options)
+    assert trainer.state.log_history[0]["tempo/added_share"] == 0
 
 
 def without_end(**tokens):

@@ -1,5 +1,6 @@
 """TEMPO on grown trees, and over prefix baselines: the trainer carries what `credit/` computes."""
 
+import numpy as np
 import pytest
 import torch
 
@@ -7,6 +8,7 @@ from tempo_trl.credit.advantages import outcome_advantages
 from tempo_trl.credit.grown_tree import branches, repeated_rows
 from tempo_trl.credit.prefix_covariance import PrefixCovariance, pair_statistics
 from tempo_trl.credit.prefix_tree import prefix_tree
+from tempo_trl.report import read_trees
 from tempo_trl.rollout.fixed import FixedTree
 from tempo_trl.rollout.tree_rollout import TreeRollout
 from tempo_trl.runs.trees import read_metadata, trees_path
@@ -58,6 +60,16 @@ def test_end_tokens_of_generation_kwargs_end_completions_as_the_models_own_do(ro
     assert not any({*added} & {*ids[:-1]} for ids, _ in seen), "something was trained behind an end"
     assert any(ids[-1] in added for ids, _ in seen)
     assert all(int(mask.sum()) == len(ids) for ids, mask in seen if ids[-1] in added), "it counts as truncated"
+
+
+@pytest.mark.parametrize("method", [*ROLLOUTS, "baseline on entropy trees", "tempo", "prefix_baseline"])
+def test_the_recorded_outcome_and_what_was_added_make_up_what_trained(method, tiny_model, tmp_path):
+    run(method, tiny_model, tmp_path, max_steps=2, log_trees_steps=1)
+    rows = read_trees(tmp_path)
+    assert any(any(row) for row in rows["td_errors"])
+    for row in rows.itertuples():
+        made_up = (row.outcome + np.array(row.td_errors)) * np.array(row.loss_mask)
+        np.testing.assert_allclose(made_up, np.array(row.advantages) * np.array(row.loss_mask), atol=1e-5)
 
 
 @pytest.mark.parametrize(("method", "grown"), [("tempo on fixed trees", True), ("treerpo", True), ("tempo", False)])
