@@ -199,15 +199,11 @@ def outcome_and_td_errors(
     """
     outcome = outcome.detach().cpu().float()
     silent = flat_groups(outcome, tree.num_generations).repeat_interleave(tree.num_generations) | outcome.isnan()
-    row, column, value = _value_changes(tree, outcome, weights)
-    branch = (column > 0) & ~silent.numpy()[row]
-    td = np.zeros((len(outcome), width), dtype=np.float32)
-    # Token t changes the value of column t + 1.
-    td[row[branch], column[branch] - 1] = np.diff(value, prepend=np.float32(0.0))[branch]
+    trained = _inside(torch.from_numpy(tree.lengths), width) & ~silent[:, None]
+    values = tree_values(tree, outcome, width, weights)
     if weights is not None:
-        outcome = outcome - torch.from_numpy(_value_of_prompt(row, column, value, len(outcome)))
-    spread = _spread(outcome.masked_fill(silent, 0.0).numpy(), tree.lengths, width)
-    return torch.from_numpy(spread), torch.from_numpy(td)
+        outcome = outcome - values[:, 0]
+    return torch.where(trained, outcome[:, None], 0.0), values.diff(dim=1).masked_fill_(~trained, 0.0)
 
 
 def credit_sums(outcome: torch.Tensor, added: torch.Tensor, loss_mask: torch.Tensor) -> dict[str, torch.Tensor]:
@@ -312,20 +308,6 @@ def _node_means(rewards: np.ndarray, weight: np.ndarray | float, first: np.ndarr
     total, count = np.add.reduceat(weight * np.nan_to_num(rewards), first), np.add.reduceat(weight, first)
     with np.errstate(invalid="ignore", divide="ignore"):
         return np.where(count > 0, total / count, np.nan)
-
-
-def _value_of_prompt(row: np.ndarray, column: np.ndarray, value: np.ndarray, rows: int) -> np.ndarray:
-    """Value of the state before the first token, `(rows,)`."""
-    at_prompt = column == 0
-    values = np.zeros(rows, dtype=np.float32)
-    values[row[at_prompt]] = value[at_prompt]
-    return values
-
-
-def _spread(scalars: np.ndarray, lengths: np.ndarray, width: int) -> np.ndarray:
-    """Each row's scalar on its tokens and 0 past its length: `(R, width)`."""
-    both = np.stack([scalars, np.zeros_like(scalars)], axis=1)
-    return np.repeat(both.ravel(), np.stack([lengths, width - lengths], axis=1).ravel()).reshape(len(scalars), width)
 
 
 def _inside(lengths: torch.Tensor, width: int) -> torch.Tensor:

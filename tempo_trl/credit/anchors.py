@@ -33,40 +33,20 @@ def observation_keys(completion_ids: torch.Tensor, steps: torch.Tensor, prompts:
         `torch.Tensor` of shape `(R, N)`, int64: 64 bits of a hash of the prompt and of the tokens between the previous
         turn and this one; 0 where a row has no such turn.
     """
-    ids = completion_ids.cpu().numpy().astype(np.uint64)
-    starts, ends = turn_starts(steps.cpu()).numpy(), turn_ends(steps.cpu()).numpy()
-    row, step = np.nonzero(starts >= 0)
-    start, end = starts[row, step], np.where(step > 0, ends[row, step - 1] + 1, 0)
-    inner = (step > 0) & (end == start)  # nothing was observed between two steps
-    seen = _hashes(ids, row, end, start)
-    if inner.any():
-        seen[inner] = _mixed(_hashes_so_far(ids, row[inner], start[inner]))  # unlike that of an equal observation
-    keys = np.zeros(starts.shape, dtype=np.uint64)
-    keys[row, step] = _mixed(seen + _mixed(prompts.cpu().numpy().astype(np.uint64)[row]))
-    return torch.from_numpy(keys.view(np.int64))
-
-
-def _hashes(ids: np.ndarray, row: np.ndarray, begin: np.ndarray, end: np.ndarray) -> np.ndarray:
-    """A number for each run of ids `ids[row, begin:end]`: a sum over its tokens and their places within the run."""
-    count = end - begin
-    total = np.concatenate([[0], np.cumsum(count)])
-    place = np.arange(total[-1]) - np.repeat(total[:-1], count)
-    found = ids.ravel()[np.repeat(row * ids.shape[1] + begin, count) + place]
-    sums = np.concatenate([np.zeros(1, np.uint64), np.cumsum(_mixed(found + _mixed(place.astype(np.uint64))))])
-    return sums[total[1:]] - sums[total[:-1]]
-
-
-def _hashes_so_far(ids: np.ndarray, row: np.ndarray, end: np.ndarray) -> np.ndarray:
-    """The same for each beginning `ids[row, :end]`, in time that does not grow with their number."""
-    return np.cumsum(_mixed(ids + _mixed(np.arange(ids.shape[1], dtype=np.uint64))), axis=1)[row, end - 1]
-
-
-def _mixed(numbers: np.ndarray) -> np.ndarray:
-    """A bijection of 64-bit numbers after which sums of them are as good as random (SplitMix64)."""
-    numbers = numbers + np.uint64(0x9E3779B97F4A7C15)
-    numbers = (numbers ^ (numbers >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    numbers = (numbers ^ (numbers >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    return numbers ^ (numbers >> np.uint64(31))
+    ids = np.ascontiguousarray(completion_ids.cpu().numpy(), dtype=np.int64)
+    starts, ends = turn_starts(steps.cpu()).tolist(), turn_ends(steps.cpu()).tolist()
+    keys = torch.zeros(len(starts), len(starts[0]) if starts else 0, dtype=torch.int64)
+    for row, prompt in enumerate(prompts.tolist()):
+        so_far, read = hashlib.blake2b(), 0
+        for step, start in enumerate(starts[row]):
+            if start < 0:
+                continue
+            begin = ends[row][step - 1] + 1 if step else 0
+            so_far.update(ids[row, read:start].tobytes())
+            read, is_inner = start, step > 0 and begin == start  # nothing was observed between two steps
+            seen = b"so far: " + so_far.digest() if is_inner else b"seen: " + ids[row, begin:start].tobytes()
+            keys[row, step] = key_of(prompt, seen)
+    return keys
 
 
 def key_of(prompt: int, seen: bytes) -> int:

@@ -99,10 +99,13 @@ class GRPOLambdaConfig(TokenCreditConfig):
         check_choice("trace_update", self.trace_update, UPDATES)
         if self.trace_decay == 0:
             return
-        trace, sequences = self.trace_update == "trace", self.importance_sampling_level != "token"
+        trace = self.trace_update == "trace"
+        sequences = trace and self.importance_sampling_level != "token"
         no_gradient = trace and self.loss_type in ("cispo", "vespo")
         corrected = trace and self.beta != 0.0 and self.use_bias_correction_kl
-        averaged = "one ratio per sequence would average out the traces of its tokens. Leave it at 'token'"
+        averaged = (
+            "one ratio per sequence would average out the traces of its tokens. Use 'token', or trace_update='weight'"
+        )
         without = "it has no gradient through the importance ratio, which epsilon-trace changes"
         replaced = "it multiplies the KL term by the importance ratio, which epsilon-trace replaces"
         refused = {
@@ -126,8 +129,8 @@ class GRPOLambdaTrainer(TokenCreditTrainer):
             As for [`~trl.GRPOTrainer`], in the same order; `args` is a [`GRPOLambdaConfig`].
 
     Raises:
-        ValueError: if `args` is not a [`GRPOLambdaConfig`], or has options that traces do not support: sequence-level
-            importance ratios; with epsilon-trace, the losses "cispo" and "vespo" and the bias-corrected KL.
+        ValueError: if `args` is not a [`GRPOLambdaConfig`], or has options that epsilon-trace does not support:
+            sequence-level importance ratios, the losses "cispo" and "vespo", and the bias-corrected KL.
 
     Note:
         Where the paper is ambiguous or contradicts itself:

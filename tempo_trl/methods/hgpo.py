@@ -26,7 +26,7 @@ def hgpo_credit(
 
     for every token of turn n. A^(k) is the discounted return from turn n on, relative to all turns of the group before
     which the same last k + 1 observations were seen ([`~tempo_trl.credit.anchors.relative_returns`]). The sum is over
-    those k from 0 to `history` for which there is another such turn. A turn whose state nobody else visits has 0.
+    those k from 0 to `history` for which there is another such turn. A turn whose state is visited once has 0.
 
     Args:
         batch ([`~tempo_trl.Batch`]):
@@ -107,7 +107,7 @@ class HGPOTrainer(TokenCreditTrainer):
         Written from the paper's abstract and the authors' public code. Departures from that code: the weights are
         (k + 1) ** alpha as in the paper (their code has k + 2, because it counts from 1); a group whose advantage
         happens to be 0 keeps its weight; standard deviations have ddof 1, as TRL's. No advantage per completion is
-        added, as in their default. Turns whose state nobody else visits are not trained.
+        added, as in their default. Turns whose state is visited once are not trained.
     """
 
     _tag_names = ["trl", "hgpo"]

@@ -1,14 +1,13 @@
 """Config and trainer shared by TEMPO and the prefix baseline: completions sampled independently or grown as trees."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 
 from tempo_trl.config_help import with_help
 from tempo_trl.credit.batch import Batch, Credit
-from tempo_trl.credit.checks import check_choice
+from tempo_trl.credit.checks import check_choice, refuse
 from tempo_trl.credit.grown_tree import branches
 from tempo_trl.credit.prefix_covariance import PrefixCovariance
 from tempo_trl.rollout.config_fields import EntropyTreeFields, FixedTreeFields
-from tempo_trl.rollout.forced_tokens import treat_forced_tokens
 from tempo_trl.rollout.tree_rollout import TreeRollout
 from tempo_trl.trainers import checks
 from tempo_trl.trainers.config import TokenCreditConfig
@@ -46,6 +45,10 @@ class PrefixTreeConfig(FixedTreeFields, EntropyTreeFields, TokenCreditConfig):
             self.check_fixed_tree()
         if self.rollout == "entropy":
             self.check_entropy_tree()
+        for kind, of_kind in (("fixed", FixedTreeFields), ("entropy", EntropyTreeFields)):
+            why = f"it is read with rollout={kind!r}, and `rollout` is {self.rollout!r}. Leave it out, or set that"
+            is_set = {field.name: getattr(self, field.name) != field.default for field in fields(of_kind)}
+            refuse(self, {name: (wrong and self.rollout != kind, why) for name, wrong in is_set.items()})
 
 
 class PrefixTreeTrainer(TokenCreditTrainer):
@@ -93,6 +96,7 @@ def with_forced_tokens(credit: Credit, batch: Batch, forced_tokens: str) -> Cred
     """
     if batch.tree_rollouts is None or forced_tokens == "keep":
         return credit
-    ratio = branches(batch.tree_rollouts, batch.completion_ids.shape[1]).forced_ratio
-    advantages, kept = treat_forced_tokens(credit.advantages, ratio, forced_tokens)
-    return replace(credit, advantages=advantages, loss_mask=kept)
+    ratio = branches(batch.tree_rollouts, batch.completion_ids.shape[1]).forced_ratio  # 1 for sampled tokens
+    if forced_tokens == "mask":
+        return replace(credit, loss_mask=ratio == 1)
+    return replace(credit, advantages=credit.advantages * ratio)

@@ -10,6 +10,7 @@ import torch
 from tempo_trl.config_help import with_help
 from tempo_trl.credit.advantages import flat_groups
 from tempo_trl.credit.batch import Batch, Credit
+from tempo_trl.credit.checks import check_number
 from tempo_trl.credit.spans import TRACE_LAMBDA, Criteria, criterion_advantages, placed_credit
 from tempo_trl.trainers.config import TokenCreditConfig
 from tempo_trl.trainers.report import Sums
@@ -94,8 +95,7 @@ class SpanCreditConfig(TokenCreditConfig):
     def check(self) -> None:
         """Validate the settings."""
         super().check()
-        if not 0.0 <= self.trace_lambda <= 1.0:
-            raise ValueError(f"`trace_lambda` must be between 0 and 1, got {self.trace_lambda!r}.")
+        check_number("trace_lambda", self.trace_lambda, 1)
 
 
 class SpanCreditTrainer(TokenCreditTrainer):

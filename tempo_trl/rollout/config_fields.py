@@ -4,9 +4,11 @@ import math
 from dataclasses import dataclass
 
 from tempo_trl.config_help import with_help
+from tempo_trl.credit.checks import check_choice
 from tempo_trl.rollout.entropy import EntropyTree
 from tempo_trl.rollout.fixed import FixedTree
-from tempo_trl.rollout.forced_tokens import FORCED_TOKENS
+
+FORCED_TOKENS = ("keep", "reweight", "mask")
 
 
 @with_help
@@ -69,7 +71,8 @@ class EntropyTreeFields:
             Treatment of forced tokens: first tokens of branches that had to differ from their sibling's, and so were
             not sampled from the policy. `"keep"` trains them like any other token, as in the paper. `"reweight"`
             multiplies their advantage by the importance ratio of the policy to the distribution that they were drawn
-            from, which is one minus the probability of the sibling's token. `"mask"` removes them from the loss.
+            from: the probability of the 20 most likely tokens together, without the sibling's. `"mask"` removes them
+            from the loss.
     """
 
     tree_max_depth: int = 7
@@ -82,8 +85,7 @@ class EntropyTreeFields:
     def check_entropy_tree(self) -> None:
         """Validate the settings of the tree."""
         self.entropy_tree()
-        if self.forced_tokens not in FORCED_TOKENS:
-            raise ValueError(f"`forced_tokens` must be one of {FORCED_TOKENS}, got {self.forced_tokens!r}.")
+        check_choice("forced_tokens", self.forced_tokens, FORCED_TOKENS)
 
     def entropy_tree(self) -> EntropyTree:
         """The tree of these fields."""

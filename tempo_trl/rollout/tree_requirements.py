@@ -4,6 +4,7 @@ from collections.abc import Iterator
 
 from trl import GRPOConfig, GRPOTrainer
 
+from tempo_trl.adapters import adapts_rows
 from tempo_trl.rollout.growth import Grower
 
 # Trees are generated in segments. These options act on a token and all that is before it; others count from the first
@@ -48,6 +49,11 @@ def _problems_of_args(args: GRPOConfig, grower: Grower | None) -> Iterator[str]:
         yield f"Trees need a vLLM server, got vllm_mode={args.vllm_mode!r}. Set vllm_mode='server'."
     if args.use_vllm and args.vllm_structured_outputs_regex is not None:
         yield "A regular expression would restart in every segment. Unset `vllm_structured_outputs_regex`."
+    if args.use_transformers_continuous_batching:
+        yield "Trees are sampled by plain `generate`. Unset `use_transformers_continuous_batching`."
+    stops = {"stop", "stop_strings"} & set(args.generation_kwargs or ())
+    if stops and args.mask_truncated_completions:
+        yield "TRL counts completions that end at a stop string as truncated. Set mask_truncated_completions=False."
     if args.max_completion_length is None:
         yield "Trees need a maximum length, got None. Set `max_completion_length`."
     supported = SUPPORTED[args.use_vllm].split()
@@ -75,6 +81,11 @@ def _problems_of_trainer(trainer: GRPOTrainer) -> Iterator[str]:
         yield (
             "transformers continues a prefix from the length of its cache, which a model without attention does not "
             "tell. Use a model with attention layers, or vLLM."
+        )
+    if not trainer.use_vllm and adapts_rows(trainer.accelerator.unwrap_model(trainer.model)):
+        yield (
+            "The adapter depends on the whole row (virtual tokens, or tokens that invoke it), of which segments are "
+            "parts. Use another adapter, such as LoRA."
         )
     if trainer._is_vlm:
         yield "Trees support text only. Pass a tokenizer as `processing_class` instead of a processor."

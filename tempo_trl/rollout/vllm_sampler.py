@@ -105,7 +105,7 @@ class VLLMSampler:
         seed = self.options.get("seed")
         if seed is None:
             return {}
-        origin = np.random.SeedSequence([seed, self.trainer.state.global_step, self.rounds, place])
+        origin = np.random.SeedSequence([seed, self.trainer._step, self.rounds, place])
         return {"seed": int(origin.generate_state(1)[0] >> 1)}
 
     def _continuation(

@@ -205,11 +205,13 @@ class TokenCreditTrainer(RunTrainer):
         cls, args, credit_func=None, step_reward_funcs=None, span_reward_funcs=None, **others
     ) -> tuple[list, list]:
         """
-        The last two as lists. Raises ValueError for functions that the method does not read, or lacks, and for
-        another number of weights than of functions.
+        The last two as lists. Raises ValueError for functions or steps that the method does not read, for functions
+        that it lacks, and for another number of weights than of functions.
         """
         name, own = cls.__name__, cls._has_own_credit()
         refuse_a_wrong_credit_func(credit_func, own, name)
+        if own and not cls.reads_step_rewards and getattr(args, "step_delimiter", None) is not None:
+            raise ValueError(f"`step_delimiter` is {args.step_delimiter!r}, but {name} has no steps. Leave it out.")
         of_steps = step_reward_funcs, getattr(args, "step_reward_weights", None), not own or cls.reads_step_rewards
         of_spans = span_reward_funcs, getattr(args, "span_reward_weights", None), not own or cls.reads_criteria
         steps = checked_functions("step_reward_funcs", *of_steps, name)

@@ -8,6 +8,7 @@ from accelerate.utils import DynamoBackend
 from transformers import PreTrainedModel
 from trl import GRPOTrainer
 
+from tempo_trl.adapters import adapts_rows
 from tempo_trl.tree_forward.tree_attention import IMPLEMENTATION
 
 ATTENDING = {"full_attention", "sliding_attention"}
@@ -22,22 +23,12 @@ def first_obstacle(trainer: GRPOTrainer) -> str | None:
     return next(chain(_of_options(trainer), _of_model(base), _of_adapters(model)), None)
 
 
-def is_compiled(trainer: GRPOTrainer) -> bool:
-    """Whether the model runs under torch.compile."""
-    return trainer.args.torch_compile or trainer.accelerator.state.dynamo_plugin.backend != DynamoBackend.NO
-
-
-def splits_rows(trainer: GRPOTrainer) -> bool:
-    """Whether ranks share the tokens of a row: context, sequence or tensor parallelism."""
-    return getattr(trainer.accelerator, "parallelism_config", None) is not None
-
-
 def _of_options(trainer: GRPOTrainer) -> Iterator[str]:
     if trainer.aux_loss_enabled:
         yield "the router's auxiliary loss is a mean over all tokens of a batch (set router_aux_loss_coef=0)"
-    if is_compiled(trainer):
+    if trainer.args.torch_compile or trainer.accelerator.state.dynamo_plugin.backend != DynamoBackend.NO:
         yield "torch.compile would recompile for each length of the stream (unset torch_compile and dynamo_backend)"
-    if splits_rows(trainer):
+    if getattr(trainer.accelerator, "parallelism_config", None) is not None:
         yield "context, sequence and tensor parallelism split rows (unset accelerate's parallelism_config)"
 
 
@@ -68,11 +59,13 @@ def _of_positions(text) -> Iterator[str]:
 
 
 def _of_dropout(model: PreTrainedModel, text) -> Iterator[str]:
-    dropouts = [module for module in model.modules() if isinstance(module, torch.nn.Dropout) and module.p > 0]
-    if dropouts or getattr(text, "attention_dropout", 0):
-        yield "dropout is on, and completions that share a token would share its noise (set disable_dropout=True)"
+    on = "dropout is on, and completions that share a token would share its noise"
+    if any(isinstance(module, torch.nn.Dropout) and module.p > 0 for module in model.modules()):
+        yield f"{on} (set disable_dropout=True)"
+    if getattr(text, "attention_dropout", 0):
+        yield f"{on} (set attention_dropout=0 in the model's configuration)"
 
 
 def _of_adapters(model) -> Iterator[str]:
-    if any(adapter.is_prompt_learning for adapter in getattr(model, "peft_config", {}).values()):
-        yield "the adapter puts virtual tokens before the prompt"
+    if adapts_rows(model):
+        yield "the adapter depends on the whole row: virtual tokens before the prompt, or tokens that invoke it"

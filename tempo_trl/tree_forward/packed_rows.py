@@ -84,8 +84,7 @@ def pack_rows(input_ids: torch.Tensor, attention_mask: torch.Tensor, width: int)
     labels[predictors[predictors >= 0]] = ids[:, -width:][predictors >= 0]
     device = input_ids.device
     tensors = [torch.from_numpy(x.astype(np.int64)).to(device) for x in (stream[None], depth[None], labels[None])]
-    paths.predictors = torch.from_numpy(predictors).to(device)
-    return PackedRows(*tensors, paths.predictors, paths, int(lengths.sum()))
+    return PackedRows(*tensors, torch.from_numpy(predictors).to(device), paths, int(lengths.sum()))
 
 
 def _shifted_left(ids: np.ndarray, first: np.ndarray, longest: int) -> np.ndarray:

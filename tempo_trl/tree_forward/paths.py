@@ -34,8 +34,6 @@ class Paths:
             The sliding window of every attention call over these paths, as the model requested it.
         by_row (`bool`):
             Whether a GPU attended row by row in half precision, where one call for all rows would be faster.
-        predictors (`torch.Tensor` of shape `(B, T)`):
-            As in [`PackedRows`], for what sees the paths only, in the model's forward pass.
     """
 
     def __init__(
@@ -46,7 +44,6 @@ class Paths:
         self.masks: dict = {}
         self.windows: list[int | None] = []
         self.by_row = False
-        self.predictors: torch.Tensor | None = None
 
     def gather(self, stream: torch.Tensor, dim: int) -> list[torch.Tensor]:
         """The parts of a stream tensor on each row's path, along `dim`: R tensors of `lengths[r]` tokens."""

@@ -52,7 +52,7 @@ class TreePass:
     The numbers are TRL's, up to rounding. With `tree_forward="auto"` the log-probabilities of the first batch that
     trains, over all ranks, are measured against TRL's own. If they differ by more than rounding, if the tree does not
     support the model or an option, or if it would save too little, TRL's way is taken for the whole run, with one
-    warning. With `"on"` each of the three raises an error. A resumed run measures its own first batch.
+    warning. With `"on"` the first two raise an error. A resumed run measures its own first batch.
 
     Micro-batches hold whole groups. TRL shuffles the rows of a generation batch before it splits them into
     micro-batches, which would scatter the completions of a prompt; here its groups are shuffled. An optimizer step
@@ -142,7 +142,7 @@ class TreePass:
         if self.state is State.OFF or early or _has_images(kwargs):
             return trls_way()
         packed = _packed(*rows)
-        if self.state is State.UNTRIED and not self._pays(packed):
+        if self.state is State.UNTRIED and self._asked == "auto" and not self._pays(packed):
             return trls_way()
         if self.state is State.UNTRIED:
             seen = attention_mask[:, -logits_to_keep:]

@@ -1,5 +1,6 @@
 """Grown trees inside TRL's trainer: its completions are the tree's, its weights the sampler's, and what is refused."""
 
+from contextlib import nullcontext
 from string import ascii_letters
 
 import pytest
@@ -139,6 +140,8 @@ def test_a_rank_with_less_than_whole_groups_is_told_so(tiny_model, tmp_path):
     [
         ({"max_completion_length": None}, "max_completion_length"),
         ({"num_generations": 2}, "needs num_generations=4, got 2"),
+        ({"use_transformers_continuous_batching": True}, "sampled by plain `generate`"),
+        ({"generation_kwargs": {"stop_strings": ["x"]}, "mask_truncated_completions": True}, "end at a stop string"),
         ({"use_vllm": True, "vllm_mode": "server", "generation_kwargs": {"presence_penalty": 1}}, "presence_penalty"),
     ],
 )
@@ -174,6 +177,14 @@ def test_a_model_whose_cache_has_no_length_is_refused(tmp_path):
     build_tempo(model_of("lfm2", layer_types=["conv", "full_attention"]), tmp_path)
 
 
-def build_tempo(model, folder):
+@pytest.mark.parametrize("invoked", [True, False])
+def test_an_adapter_that_depends_on_the_whole_row_is_refused(invoked, tmp_path):
+    invocation = {"alora_invocation_tokens": [5]} if invoked else {}
+    lora = LoraConfig(r=4, target_modules="all-linear", task_type="CAUSAL_LM", **invocation)
+    with pytest.raises(ValueError, match="depends on the whole row") if invoked else nullcontext():
+        build_tempo(model_of("qwen3"), tmp_path, peft_config=lora)
+
+
+def build_tempo(model, folder, **keywords):
     args = config(folder, rollout="fixed", tree_depth=2)
-    return TEMPOTrainer(model, parity, args, questions(), processing_class=tiny_tokenizer())
+    return TEMPOTrainer(model, parity, args, questions(), processing_class=tiny_tokenizer(), **keywords)

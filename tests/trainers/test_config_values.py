@@ -76,3 +76,16 @@ def test_a_temperature_that_the_loss_does_not_know_is_refused(tiny_model, tmp_pa
     args = config(tmp_path, generation_kwargs={"temperature": 0.7})
     with pytest.raises(ValueError, match=r"temperature=0.7, expected 1.0: .* Set that instead"):
         TEMPOTrainer(tiny_model, parity, args, questions())
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"tree_depth": 2}, "`tree_depth` is 2: it is read with rollout='fixed', and `rollout` is 'iid'"),
+        ({"rollout": "fixed", "tree_depth": 2, "forced_tokens": "mask"}, "`forced_tokens` is 'mask': .*'entropy'"),
+        ({"step_delimiter": "\n"}, "`step_delimiter` is '.n', but TEMPOTrainer has no steps"),
+    ],
+)
+def test_what_a_run_would_not_read_is_refused(options, message, tmp_path):
+    with pytest.raises(ValueError, match=message):
+        TEMPOTrainer("nowhere/nothing", parity, config(tmp_path, **options), questions())

@@ -116,10 +116,13 @@ def test_a_tokenizer_without_an_end_is_refused_where_trl_would_fail_at_the_first
 
 @pytest.mark.parametrize(
     ("options", "instead"),
-    [({}, "Grow trees"), ({"rollout": "fixed", "eval_strategy": "steps", "eval_steps": 1}, "Set eval_strategy='no'")],
+    [
+        ({}, "Grow trees"),
+        ({"rollout": "fixed", "tree_depth": 2, "eval_strategy": "steps", "eval_steps": 1}, "Set eval_strategy='no'"),
+    ],
 )
 def test_stop_strings_are_refused_where_trl_would_fail_at_the_first_batch(options, instead, tiny_model, tmp_path):
-    options = {"generation_kwargs": {"stop_strings": ["END"]}, "tree_depth": 2} | options
+    options = {"generation_kwargs": {"stop_strings": ["END"]}} | options
     with pytest.raises(ValueError, match=rf"stop_strings=\['END'\], which TRL cannot find.* {instead}"):
         TEMPOTrainer(tiny_model, parity, config(tmp_path, **options), questions(), eval_dataset=questions(4))
 

@@ -174,7 +174,7 @@ REFUSED = [
     ({"trace_style": "late"}, r"`trace_style` must be one of .*, got 'late'"),
     ({"trace_update": "both"}, r"`trace_update` must be one of .*, got 'both'"),
     ({"advantage_floor": 0.5}, "`advantage_floor` must be at most 0, or None"),
-    ({"importance_sampling_level": "sequence"}, "would average out the traces.*Leave it at 'token'"),
+    ({"importance_sampling_level": "sequence"}, "would average out the traces.*Use 'token', or trace_update"),
     ({"loss_type": "cispo"}, "no gradient through the importance ratio.*or trace_update='weight'"),
     ({"use_bias_correction_kl": True}, "which epsilon-trace replaces. Unset it"),
 ]

@@ -18,17 +18,19 @@ from .running import ACCUMULATED, run
 DYNAMIC = {"rope_type": "dynamic", "rope_theta": 1e4, "factor": 2.0}
 DROPS = LoraConfig(r=4, target_modules="all-linear", lora_dropout=0.1)
 VIRTUAL = PromptTuningConfig(num_virtual_tokens=2, task_type="CAUSAL_LM")
+INVOKED = LoraConfig(r=4, target_modules="all-linear", task_type="CAUSAL_LM", alora_invocation_tokens=[5])
 OBSTACLES = [  # architecture, what the model has, what the trainer has, what is said
     ("qwen3", {"layer_types": ["chunked_attention"] * 2}, {}, "without plain attention"),
     ("qwen3_next", {}, {}, "layers without plain attention: linear_attention"),
     ("qwen3", {"attn_implementation": "eager"}, {}, "attention implementation is 'eager'"),
     ("qwen3", {"attn_logit_softcapping": 30.0}, {}, "soft-caps its attention scores"),
-    ("qwen3", {"attention_dropout": 0.1}, {}, "share its noise"),
+    ("qwen3", {"attention_dropout": 0.1}, {}, "share its noise .set attention_dropout=0 in"),
     ("gpt2", {"n_embd": 32, "n_layer": 2}, {}, "does not use rotary position"),
     ("llama", {"rope_parameters": DYNAMIC}, {}, "depend on the length of the batch: dynamic"),
     ("qwen3_moe", {}, {"router_aux_loss_coef": 0.1}, "router's auxiliary loss"),
-    ("qwen3", {}, {"peft_config": DROPS}, "share its noise"),
-    ("qwen3", {}, {"peft_config": VIRTUAL}, "puts virtual tokens"),
+    ("qwen3", {}, {"peft_config": DROPS}, "share its noise .set disable_dropout=True"),
+    ("qwen3", {}, {"peft_config": VIRTUAL}, "depends on the whole row"),
+    ("qwen3", {}, {"peft_config": INVOKED}, "depends on the whole row"),
 ]
 
 
@@ -102,12 +104,9 @@ def apart(prompts, trainer):
     return {"prompt_ids": [[9]] * len(prompts), "completion_ids": ids, "logprobs": [[-1.0] * 6 for _ in ids]}
 
 
-@pytest.mark.parametrize("mode", ["auto", "on"])
-def test_a_batch_that_shares_too_little_is_left_or_refused(mode, tiny_model, tmp_path):
-    expected = {
-        "auto": pytest.warns(UserWarning, match=f"tree_forward='auto' is off for this run: {TOO_LITTLE}"),
-        "on": pytest.raises(ValueError, match=f"tree_forward='on' is not supported here: {TOO_LITTLE}"),
-    }
+def test_a_batch_that_shares_too_little_is_left_unless_the_tree_was_asked_for(tiny_model, tmp_path):
     keywords = {"rollout_func": apart}
-    with expected[mode]:
-        train(tiny_model, tmp_path, TreeGRPOTrainer, trainer=keywords, tree_forward=mode)
+    with pytest.warns(UserWarning, match=f"tree_forward='auto' is off for this run: {TOO_LITTLE}"):
+        train(tiny_model, tmp_path / "auto", TreeGRPOTrainer, trainer=keywords, tree_forward="auto")
+    asked = train(tiny_model, tmp_path / "on", TreeGRPOTrainer, trainer=keywords, tree_forward="on")
+    assert asked.tree_pass.state is State.IN_USE
