@@ -1,10 +1,11 @@
 """Config and trainer shared by TEMPO and the prefix baseline: completions sampled independently or grown as trees."""
 
+import warnings
 from dataclasses import dataclass, fields, replace
 
 from tempo_trl.config_help import with_help
 from tempo_trl.credit.batch import Batch, Credit
-from tempo_trl.credit.checks import check_choice, refuse
+from tempo_trl.credit.checks import check_choice
 from tempo_trl.credit.grown_tree import branches
 from tempo_trl.credit.prefix_covariance import PrefixCovariance
 from tempo_trl.rollout.config_fields import EntropyTreeFields, FixedTreeFields
@@ -46,9 +47,10 @@ class PrefixTreeConfig(FixedTreeFields, EntropyTreeFields, TokenCreditConfig):
         if self.rollout == "entropy":
             self.check_entropy_tree()
         for kind, of_kind in (("fixed", FixedTreeFields), ("entropy", EntropyTreeFields)):
-            why = f"it is read with rollout={kind!r}, and `rollout` is {self.rollout!r}. Leave it out, or set that"
-            is_set = {field.name: getattr(self, field.name) != field.default for field in fields(of_kind)}
-            refuse(self, {name: (wrong and self.rollout != kind, why) for name, wrong in is_set.items()})
+            is_set = [field.name for field in fields(of_kind) if getattr(self, field.name) != field.default]
+            if is_set and self.rollout != kind:
+                names = ", ".join(is_set)
+                warnings.warn(f"rollout={self.rollout!r} does not read {names}: rollout={kind!r} does.", stacklevel=2)
 
 
 class PrefixTreeTrainer(TokenCreditTrainer):

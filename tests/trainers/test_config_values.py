@@ -81,11 +81,15 @@ def test_a_temperature_that_the_loss_does_not_know_is_refused(tiny_model, tmp_pa
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"tree_depth": 2}, "`tree_depth` is 2: it is read with rollout='fixed', and `rollout` is 'iid'"),
-        ({"rollout": "fixed", "tree_depth": 2, "forced_tokens": "mask"}, "`forced_tokens` is 'mask': .*'entropy'"),
-        ({"step_delimiter": "\n"}, "`step_delimiter` is '.n', but TEMPOTrainer has no steps"),
+        ({"tree_depth": 2, "tree_children": 3}, "rollout='iid' does not read tree_children, tree_depth: .*'fixed'"),
+        ({"rollout": "fixed", "tree_depth": 2, "forced_tokens": "mask"}, "'fixed' does not read forced_tokens: "),
     ],
 )
-def test_what_a_run_would_not_read_is_refused(options, message, tmp_path):
-    with pytest.raises(ValueError, match=message):
-        TEMPOTrainer("nowhere/nothing", parity, config(tmp_path, **options), questions())
+def test_what_another_rollout_would_read_is_warned_of(options, message, tmp_path):
+    with pytest.warns(UserWarning, match=message):
+        config(tmp_path, **options)
+
+
+def test_steps_that_a_method_would_not_read_are_refused(tmp_path):
+    with pytest.raises(ValueError, match=r"`step_delimiter` is '.n', but TEMPOTrainer has no steps"):
+        TEMPOTrainer("nowhere/nothing", parity, config(tmp_path, step_delimiter="\n"), questions())
