@@ -12,6 +12,7 @@ from benchmarks.language_model.arms import (
     arms_after_examples,
     arms_with_criteria,
     fine_tuning,
+    on_entropy_trees,
     on_success,
 )
 from benchmarks.language_model.criteria import CRITERIA
@@ -164,7 +165,8 @@ def _after_examples(task: str, stem: str, steps: int, start: Start, **arms: Arm)
 
 TUNED_ORDERS = _after_examples("orders", "tuned_orders", 12, Start(32, 4e-5))
 # Thirty seconds a step on one core, so that a run takes a quarter of an hour; longer ones are for a GPU.
-PRODUCTS = _after_examples("products", "products", 30, Start(64, 1e-4), **on_success("products", agent=False))
+IN_PRODUCTS = on_success("products", agent=False) | on_entropy_trees("products")
+PRODUCTS = _after_examples("products", "products", 30, Start(64, 1e-4), **IN_PRODUCTS)
 DIRECTORY = _after_examples("directory", "directory", 24, Start(300, 1e-4), **on_success("directory", agent=True))
 ALL = TUNED_ORDERS, PRODUCTS, DIRECTORY, INSTRUCTIONS, ORDERS, *map(_with_criteria, ("calls", "word_sums"))
 STUDIES = {study.name: study for study in ALL}
