@@ -13,7 +13,7 @@ import numpy as np
 import pandas as pd
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
-from rich.table import Table
+from rich.table import Column, Table
 from rich.text import Text
 
 from tempo_trl.compare.questions import numbers_by_question
@@ -167,7 +167,8 @@ def _write(folder: Path, rows: list[dict], baseline: str, notes: list[str]) -> N
     write_atomically(folder / "compare.md", "\n".join(text) + "\n")
     numbers = {"baseline": baseline, "rows": rows, "notes": notes}
     write_atomically(folder / "compare.json", json.dumps(numbers, indent=2, allow_nan=False))
-    table = Table(*HEADS, box=SIMPLE_HEAD)
+    columns = (Column(head, overflow="fold", min_width=max(map(len, head.split()), default=1)) for head in HEADS)
+    table = Table(*columns, box=SIMPLE_HEAD, pad_edge=False, collapse_padding=True)
     for line in lines:
         table.add_row(*map(Text, line))
     Console().print(table)

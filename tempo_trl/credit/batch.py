@@ -160,6 +160,10 @@ class Batch:
         return pair_statistics(self.tree, outcome)
 
 
+_OF_TOKENS = {"advantages", "added", "loss_mask"}
+_OF_ROWS = _OF_TOKENS | {"weights", "outcome", "criteria", "reference"}
+
+
 @dataclass(frozen=True, eq=False)
 class Credit:
     """
@@ -208,10 +212,6 @@ class Credit:
         cut = {name: value[own] for name, value in vars(self).items() if name in _OF_ROWS and value is not None}
         cut |= {name: cut[name][:, :width] for name in _OF_TOKENS & cut.keys() if cut[name].ndim == 2}
         return replace(self, **cut)
-
-
-_OF_TOKENS = {"advantages", "added", "loss_mask"}
-_OF_ROWS = _OF_TOKENS | {"weights", "outcome", "criteria", "reference"}
 
 
 def checked(given: Any, batch: Batch) -> Credit:

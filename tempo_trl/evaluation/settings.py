@@ -84,7 +84,7 @@ class Settings:
             raise ValueError(
                 f"temperature is {self.temperature}, expected more than 0. Raise it: greedy answers are included."
             )
-        if not self.n and (self._sampled[2:] != Settings(self.model, n=1)._sampled[2:]):
+        if not self.n and self._sampled[2:] != Settings(self.model, n=1)._sampled[2:]:
             raise ValueError("temperature, top_p, top_k and seed are for sampled answers, of which n is 0. Raise n.")
 
     @classmethod
@@ -138,7 +138,7 @@ def as_trained(model: str) -> dict:
     config = record_of(home_of(Path(model))).get("config") if Path(model).is_dir() else None
     if not config:
         return {}
-    script, training = config.get("script") or {}, config["training"]
+    script, training = (config.get(part) or {} for part in ("script", "training"))
     words = {name: script[name] for name in WORDS if script.get(name) is not None}
     thinking = (training.get("chat_template_kwargs") or {}).get("enable_thinking")  # None is the template's default
     return words | {"thinking": thinking, "max_tokens": training.get("max_completion_length")}
