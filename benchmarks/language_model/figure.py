@@ -30,6 +30,7 @@ MORE_STYLES = {
     "gigpo on success": ("#E69F00", "-"),
     "hgpo on success": ("#E69F00", ":"),
     "lambda_grpo": ("#009E73", ":"),
+    "tempo on trees": ("#0072B2", ":"),
     "span_credit lambda 1": ("#E69F00", "-"),
     "span_credit lambda 0.9": ("#E69F00", "--"),
 }
