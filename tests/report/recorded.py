@@ -145,13 +145,7 @@ def hand_worked_run(folder: Path, steps=(0, 4)) -> Path:
 
 def hostile_run(folder: Path) -> Path:
     """A group of everything that a page could trip over, with a title of that kind."""
-    rows = rows_of(HOSTILE, [0.0, 1.0] * 4, "<script>window.attacked=3</script>" + NUL + OVERRIDE)
-    rows[0] |= {
-        "turns": [0, *[1] * (len(HOSTILE[0]) - 1)],
-        "calls": ["\x1b[2J" + OVERRIDE, "a\nb"],
-        "observed": ["", NUL],
-    }
-    return record(folder, [rows])
+    return record(folder, [rows_of(HOSTILE, [0.0, 1.0] * 4, "<script>window.attacked=3</script>" + NUL + OVERRIDE)])
 
 
 def large_run(folder: Path, groups: int = 64, size: int = 8, tokens: int = 1024) -> Path:

@@ -171,8 +171,16 @@ def test_tree_says_what_was_recorded(tmp_path, capsys):
     assert "group 9 of step 0 was not recorded. Choose --prompt from 0 to 1" in capsys.readouterr().err
 
 
-def test_the_terminal_shows_no_escape_that_a_model_wrote(tmp_path, capsys):
-    assert main(["tree", str(hostile_run(tmp_path / "run"))]) == 0
+def hostile_agent(folder: Path) -> Path:
+    """An agent that writes escapes into the names of its tools."""
+    rows = rows_of([["a", "b"], ["a", "c"]], [0.0, 1.0])
+    of_turns = {"turns": [0, 1], "calls": ["\x1b[2J\u202e", "a\nb"], "observed": ["", "\x00"]}
+    return record(folder, [[row | of_turns for row in rows]])
+
+
+@pytest.mark.parametrize("run", [hostile_run, hostile_agent])
+def test_the_terminal_shows_no_escape_that_a_model_wrote(run, tmp_path, capsys):
+    assert main(["tree", str(run(tmp_path / "run"))]) == 0
     printed = capsys.readouterr().out
     assert "␛[2J" in printed
     assert not re.search("[\x00-\x09\x0b-\x1f\u202e\u2028]", printed)
