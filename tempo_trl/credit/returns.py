@@ -32,7 +32,7 @@ class TurnRewards(NamedTuple):
 
     @property
     def sizes(self) -> "TurnRewards":
-        """The sizes of what returns add up: their own returns are the sizes to which the rounding is relative."""
+        """The absolute values of these rewards. Their returns are the sizes that the rounding is relative to."""
         size = self.reward.abs() if self.size is None else self.size
         return TurnRewards(size, self.turns, None if self.steps is None else self.steps.abs())
 
