@@ -99,12 +99,14 @@ def test_a_first_look_has_two_seeds_and_the_rate_of_the_arm_that_it_is_compared_
     assert all(looks[arm] == {0, 1, 2, 3, 4} for arm in main)
 
 
-def test_fine_tuning_alone_starts_from_more_examples_and_changes_nothing(tmp_path):
+def test_fine_tuning_alone_starts_from_more_examples_or_more_epochs_and_changes_nothing(tmp_path):
     study = STUDIES["tuned_orders"]
     alone = [cell for cell in study.final({}) if study.is_final(cell)]
     starts = [command_of_start(study, cell, tmp_path / cell.name)[4:] for cell in alone]
-    assert starts == [[str(count), "4e-05", str(tmp_path / f"start_{count}")] for count in (32, 64, 128)]
-    for cell, (_, _, start) in zip(alone, starts, strict=True):
+    once = [[str(count), "1", "4e-05", str(tmp_path / f"start_{count}")] for count in (32, 64, 128)]
+    again = [["32", str(n), "4e-05", str(tmp_path / f"start_32_epochs_{n}")] for n in (2, 4)]
+    assert starts == once + again
+    for cell, (*_, start) in zip(alone, starts, strict=True):
         words = command(study, cell, tmp_path / cell.name)
         arguments = parse(words[words.index("--config") :])
         assert arguments.model.model_name_or_path == start

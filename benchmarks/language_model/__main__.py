@@ -105,7 +105,7 @@ def starting_policy(study: Study, output: Path) -> str:
     if study.start is None:
         return language_model().path
     folder = start_of(study, BASELINE, output)
-    fine_tune(study.task, study.start.examples, study.start.learning_rate, folder)
+    fine_tune(study.task, study.start.examples, 1, study.start.learning_rate, folder)
     return str(folder)
 
 

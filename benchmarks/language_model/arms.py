@@ -14,6 +14,7 @@ class Arm:
         changes (`tuple` of pairs): Fields that differ from it.
         rated_as (`str`): The arm whose learning rate it takes; its own if empty.
         examples (`int`): Examples of the fine-tuning that it starts from; the study's if 0.
+        epochs (`int`): How often that fine-tuning sees each of them.
         seeds (`int`): How many of the study's seeds it runs on; all if 0.
     """
 
@@ -21,6 +22,7 @@ class Arm:
     changes: tuple[tuple[str, object], ...] = ()
     rated_as: str = ""
     examples: int = 0
+    epochs: int = 1
     seeds: int = 0
 
 
@@ -136,6 +138,11 @@ def on_entropy_trees(task: str) -> dict[str, Arm]:
     return {"tempo on trees": _first_look(Arm("tempo", (_paid(task, "_mean"), *tree.items())))}
 
 
-def fine_tuning(grpo: Arm, examples: list[int]) -> dict[str, Arm]:
-    """Fine-tuning alone: runs of GRPO at rate 0, which only answer the held-out prompts."""
-    return {f"fine-tuned on {count}": replace(grpo, examples=count) for count in examples}
+def fine_tuning(grpo: Arm, examples: int) -> dict[str, Arm]:
+    """
+    Fine-tuning alone, on some examples, on twice and four times as many, and on the same ones in two and four epochs:
+    runs of GRPO at rate 0, which only answer the held-out prompts.
+    """
+    more = {f"fine-tuned on {times * examples}": replace(grpo, examples=times * examples) for times in (1, 2, 4)}
+    again = {f"fine-tuned on {examples}, {n} epochs": replace(grpo, examples=examples, epochs=n) for n in (2, 4)}
+    return more | again

@@ -13,6 +13,7 @@ import torch
 from benchmarks.language_model.arms import Cell
 from benchmarks.language_model.criteria import OF_ALL
 from benchmarks.language_model.study import Study
+from benchmarks.provenance import machine
 from benchmarks.tasks import recipe_of
 from tempo_trl.data import BENCHMARKS
 from tempo_trl.demo.run import KEEP_MEMORY
@@ -71,14 +72,19 @@ def command(study: Study, cell: Cell, folder: Path) -> list[str]:
 
 def command_of_start(study: Study, cell: Cell, folder: Path) -> list[str]:
     """The command that fine-tunes the policy that a cell starts from."""
-    path = start_of(study, cell.arm, folder.parent)
-    count, rate = path.name.removeprefix("start_"), str(study.start.learning_rate)
-    return [sys.executable, "-m", "benchmarks.language_model.starts", study.task, count, rate, str(path)]
+    numbers = _examples(study, cell.arm), study.arm(cell.arm).epochs, study.start.learning_rate
+    words = study.task, *numbers, start_of(study, cell.arm, folder.parent)
+    return [sys.executable, "-m", "benchmarks.language_model.starts", *map(str, words)]
 
 
 def start_of(study: Study, arm: str, output: Path) -> Path:
     """Folder of the fine-tuned policy that an arm starts from, beside the cells' folders."""
-    return output / f"start_{study.arm(arm).examples or study.start.examples}"
+    epochs = study.arm(arm).epochs
+    return output / (f"start_{_examples(study, arm)}" + (f"_epochs_{epochs}" if epochs > 1 else ""))
+
+
+def _examples(study: Study, arm: str) -> int:
+    return study.arm(arm).examples or study.start.examples
 
 
 def _words(value: object) -> list[str]:
@@ -125,6 +131,7 @@ def numbers(study: Study, cell: Cell, folder: Path) -> dict:
     series = {name: [entry.get(key) for entry in steps] for name, key in names.items()}
     series = {name: own for name, own in series.items() if any(value is not None for value in own)}
     record, more = read_record(folder), _of_criteria(steps) if study.has_criteria else {}
+    git = record.get("git") or {}
     return {
         "arm": cell.arm,
         "learning_rate": cell.learning_rate,
@@ -134,7 +141,9 @@ def numbers(study: Study, cell: Cell, folder: Path) -> dict:
         **more,
         "held_out": _held_out(study, folder) if is_evaluated(study, cell) else None,
         "model": record["model"]["name"],
-        "commit": (record.get("git") or {}).get("commit"),
+        "commit": git.get("commit"),
+        "dirty": git.get("dirty"),
+        "machine": machine(),
     }
 
 

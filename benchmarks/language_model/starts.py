@@ -1,9 +1,9 @@
 """Fine-tune the language model on a few examples, as a user would before any reinforcement learning.
 
-    python -m benchmarks.language_model.starts orders 32 4e-5 FOLDER
+    python -m benchmarks.language_model.starts orders 32 1 4e-5 FOLDER    # 32 examples, once, at 4e-5
 
-The examples are seen once, eight a step, with a constant rate and the loss on the answers alone. A folder that has a
-policy is left as it is.
+Eight examples a step, with a constant rate and the loss on the answers alone. A folder that has a policy is left as it
+is.
 """
 
 import sys
@@ -28,8 +28,8 @@ def examples_of(task: str, count: int) -> "Dataset":
     return import_module(f"benchmarks.tasks.{task}").examples(count)
 
 
-def fine_tune(task: str, count: int, learning_rate: float, folder: Path) -> None:
-    """Save the policy that `count` examples make of the language model, unless the folder has one."""
+def fine_tune(task: str, count: int, epochs: int, learning_rate: float, folder: Path) -> None:
+    """Save the policy that `count` examples, each seen `epochs` times, make of the language model, if none is there."""
     if (folder / "config.json").exists():
         return
     from transformers import AutoTokenizer
@@ -40,7 +40,7 @@ def fine_tune(task: str, count: int, learning_rate: float, folder: Path) -> None
     with tempfile.TemporaryDirectory() as output_dir:
         args = SFTConfig(
             output_dir,
-            max_steps=count // ROWS,
+            max_steps=epochs * (count // ROWS),
             per_device_train_batch_size=ROWS,
             learning_rate=learning_rate,
             lr_scheduler_type="constant",
@@ -59,4 +59,4 @@ def fine_tune(task: str, count: int, learning_rate: float, folder: Path) -> None
 
 
 if __name__ == "__main__":
-    fine_tune(sys.argv[1], int(sys.argv[2]), float(sys.argv[3]), Path(sys.argv[4]))
+    fine_tune(sys.argv[1], int(sys.argv[2]), int(sys.argv[3]), float(sys.argv[4]), Path(sys.argv[5]))

@@ -95,9 +95,8 @@ class Study:
 
     @property
     def fine_tuning(self) -> dict[str, Arm]:
-        """What fine-tuning alone comes to, on as many examples as the start's, twice and four times as many."""
-        counts = [times * self.start.examples for times in (1, 2, 4)] if self.start else []
-        return fine_tuning(self.arms[BASELINE], counts)
+        """What fine-tuning alone comes to, on the start's examples, on more and in more epochs."""
+        return fine_tuning(self.arms[BASELINE], self.start.examples) if self.start else {}
 
     def arm(self, name: str) -> Arm:
         """An arm, or fine-tuning alone."""
