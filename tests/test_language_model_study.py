@@ -10,7 +10,7 @@ import torch
 import torch.nn.functional as F
 from rich.console import Console
 
-from benchmarks.language_model.cells import Cells, mean_reward, tokens_of
+from benchmarks.language_model.cells import Cells
 from benchmarks.language_model.figure import draw
 from benchmarks.language_model.lambda_grpo import lambda_grpo
 from benchmarks.language_model.runs import command, command_of_start
@@ -168,15 +168,6 @@ def test_a_gradient_of_attention_in_bfloat16_is_that_of_float32_rounded_once(mon
     found.backward(torch.ones_like(found)), expected.backward(torch.ones_like(expected))
     assert torch.equal(found, expected.bfloat16())
     assert all(torch.equal(own.grad, other.grad.bfloat16()) for own, other in zip(rounded, exact, strict=True))
-
-
-def test_a_mean_over_equally_many_tokens_stops_inside_the_step_that_exceeds_them():
-    long, short = row("tempo", 1e-5, 0, [0.0, 1.0], [10.0, 10.0]), row("grpo", 1e-5, 0, [0.0, 1.0], [10.0, 5.0])
-    budget = tokens_of([long, short])
-    assert budget == 64 * 15
-    assert mean_reward(long, budget) == pytest.approx((10 * 0 + 5 * 1) / 15)
-    assert mean_reward(short, budget) == pytest.approx((10 * 0 + 5 * 1) / 15)
-    assert mean_reward(row("grpo", 1e-5, 0, 0.7), budget) == pytest.approx(0.7)
 
 
 def test_an_arm_takes_the_rate_that_was_best_on_average_once_all_were_tried(tmp_path):

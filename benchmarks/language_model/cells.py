@@ -13,7 +13,6 @@ from benchmarks.language_model.study import Study
 from benchmarks.learning.statistics import interval, iqm
 
 DIGITS = 5
-ROWS = 64  # completions of a step
 
 
 class Cells:
@@ -71,20 +70,18 @@ class Cells:
         """The rates that have been tried on the first of the sweep's seeds, the best first."""
         seed = self.study.sweep_seeds[0]
         tried = {rate: row for rate in self.study.rates if (row := self.of(self.study.cell(arm, rate, seed)))}
-        budget = tokens_of(tried.values()) if tried else 0.0
-        return sorted(tried, key=lambda rate: -mean_reward(tried[rate], budget))
+        return sorted(tried, key=lambda rate: -np.mean(tried[rate]["reward"]))
 
     def rates(self) -> dict[str, float]:
         """
-        The better on average over the sweep's seeds of each arm's best two rates, where both have run on all; for an
-        arm that is rated as another one, that one's.
+        Of each arm's best two rates the one with the higher mean reward over whole runs on the sweep's seeds, where
+        both have run on all; for an arm that is rated as another one, that one's.
         """
         chosen, seeds = {}, self.study.sweep_seeds
         for arm in self.study.arms:
             tried = {rate: [self.of(self.study.cell(arm, rate, s)) for s in seeds] for rate in self.best_two(arm)}
             if tried and all(row is not None for own in tried.values() for row in own):
-                budget = tokens_of(row for own in tried.values() for row in own)
-                chosen[arm] = max(tried, key=lambda rate: np.mean([mean_reward(row, budget) for row in tried[rate]]))
+                chosen[arm] = max(tried, key=lambda rate: np.mean([row["reward"] for row in tried[rate]]))
         rated = {name: arm.rated_as for name, arm in self.study.arms.items() if arm.rated_as in chosen}
         return chosen | {name: chosen[other] for name, other in rated.items()}
 
@@ -102,18 +99,6 @@ class Cells:
 def cell_of(row: dict) -> Cell:
     """The cell whose numbers these are."""
     return Cell(row["arm"], row["learning_rate"], row["seed"], row["steps"])
-
-
-def tokens_of(rows: Iterable[dict]) -> float:
-    """The budget in sampled tokens that all of these runs have spent: the smallest total."""
-    return min(ROWS * sum(row["length"]) for row in rows)
-
-
-def mean_reward(row: dict, budget: float) -> float:
-    """Mean reward of a run over its first `budget` sampled tokens."""
-    ends = np.concatenate([[0.0], np.cumsum(row["length"])]) * ROWS
-    spent = np.diff(np.minimum(ends, budget))
-    return float(np.dot(spent, row["reward"]) / spent.sum())
 
 
 def smooth(series: Sequence[float | None]) -> np.ndarray:

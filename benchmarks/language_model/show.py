@@ -8,7 +8,7 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks.language_model.arms import BASELINE
-from benchmarks.language_model.cells import Cells, mean_reward, measured, tokens_of
+from benchmarks.language_model.cells import Cells, measured
 from benchmarks.language_model.criteria import OF_ALL
 from benchmarks.learning.statistics import interval, iqm
 
@@ -93,9 +93,8 @@ def over_grpo(pairs: Pairs) -> Table:
 
 
 def over_the_run(pairs: Sequence[tuple[dict, dict]]) -> tuple[list[float], list[float]]:
-    """Mean reward of an arm's runs, and how much more than GRPO's it is, at equally many tokens, in percent."""
-    budget = tokens_of(row for pair in pairs for row in pair)
-    own, base = ([100 * mean_reward(row, budget) for row in rows] for rows in zip(*pairs, strict=True))
+    """Mean reward of an arm's runs over all steps, and how much more than GRPO's it is, in percent."""
+    own, base = ([100 * _mean(row["reward"]) for row in rows] for rows in zip(*pairs, strict=True))
     return own, np.subtract(own, base).tolist()
 
 
