@@ -29,7 +29,7 @@ def examples_of(task: str, count: int) -> "Dataset":
 
 
 def fine_tune(task: str, count: int, epochs: int, learning_rate: float, folder: Path) -> None:
-    """Save the policy that `count` examples, each seen `epochs` times, make of the language model, if none is there."""
+    """Save the policy that `count` examples, each seen `epochs` times, make of the model, if none is there."""
     if (folder / "config.json").exists():
         return
     from transformers import AutoTokenizer
