@@ -56,7 +56,8 @@ class Batch:
             answered. Equal keys mean equal observations after equal prompts. 0 where a row has no such step. A
             `credit_func` always gets them; None where no method reads them and there are no tools.
         columns (`dict[str, list]`, *optional*):
-            The dataset's columns of each row, the prompt among them. Always given in training.
+            The dataset's columns of each row, the prompt among them. A `credit_func` always gets them; empty where no
+            method reads them.
         training (`bool`, *optional*, defaults to `True`):
             False in evaluation.
         logps (`torch.Tensor` of shape `(R, T)`, *optional*):
@@ -75,6 +76,10 @@ class Batch:
         criteria ([`~tempo_trl.credit.spans.Criteria`], *optional*):
             What the `span_reward_funcs` judged: names, rewards `(R, K)`, places in tokens `(R, K, P)` and weights;
             None without them.
+        seen_ids (`torch.Tensor` of shape `(R, T)`, int64, *optional*):
+            The tokens as credit compares them, where answers may have images: these have the same tokens whatever
+            they show, so that an answer with images begins with a number for what they show. Defaults to
+            `completion_ids`.
         reward_sizes (`torch.Tensor` of shape `(R,)`, *optional*):
             Sum of the absolute weighted rewards of each completion, to which the rounding of `rewards` is relative.
     """
@@ -100,6 +105,7 @@ class Batch:
     step_rewards: torch.Tensor | None = None
     all_rewards: TurnRewards | None = None
     criteria: Criteria | None = None
+    seen_ids: torch.Tensor | None = None
     reward_sizes: torch.Tensor | None = None
 
     @property
@@ -130,8 +136,8 @@ class Batch:
     @cached_property
     def tree(self) -> PrefixTree:
         """The prefix trees of the groups."""
-        rows = self.completion_ids.numpy(), self.lengths.numpy()
-        return build_prefix_tree(*rows, self.num_generations, self.prompts.numpy())
+        seen = self.completion_ids if self.seen_ids is None else self.seen_ids
+        return build_prefix_tree(seen.numpy(), self.lengths.numpy(), self.num_generations, self.prompts.numpy())
 
     @property
     def weights(self) -> torch.Tensor | None:

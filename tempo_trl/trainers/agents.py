@@ -26,9 +26,30 @@ def sees_answers(trainer: GRPOTrainer) -> bool:
     return bool(trainer.tools or trainer.environment_factories or own_rollout)
 
 
+def seen_ids(rows: ScoredRows, turns: torch.Tensor) -> torch.Tensor:
+    """
+    The tokens of completions as credit compares them, `(B, T)`, int64.
+
+    Images have the same tokens whatever they show. An answer with images begins with a number for what they show, in
+    place of its first token.
+
+    Args:
+        rows ([`ScoredRows`]):
+            This rank's rows.
+        turns (`torch.Tensor` of shape `(B, T)`, int64):
+            Turn of each token; -1 for tokens of tools and environments and for padding.
+    """
+    ids, ends = rows.output["completion_ids"].clone(), turn_ends(turns)
+    for row, turn, _, answer in _answers(rows.completions, turn_starts(turns).tolist()):
+        if turn and (shown := _bytes_of_images(answer)):
+            ids[row, ends[row, turn - 1] + 1] = key_of(0, shown)
+    return ids
+
+
 def observed_before_steps(
     trainer: GRPOTrainer,
     rows: ScoredRows,
+    seen: torch.Tensor,
     turns: torch.Tensor,
     steps: torch.Tensor,
     prompts: torch.Tensor,
@@ -37,14 +58,16 @@ def observed_before_steps(
     """
     Keys of what was seen before each step, `(B, N)`, int64; 0 where a row has no such step.
 
-    An environment's own key comes first, then `observation_key_func` of the answer, then the answer's tokens and
-    images. Where a step follows another within a turn, the key is one of all tokens so far.
+    An environment's own key comes first, then `observation_key_func` of the answer with the answer's images, then the
+    answer's tokens. Where a step follows another within a turn, the key is one of all tokens so far.
 
     Args:
         trainer ([`~tempo_trl.TokenCreditTrainer`]):
             The trainer.
         rows ([`ScoredRows`]):
             This rank's rows.
+        seen (`torch.Tensor` of shape `(B, T)`, int64):
+            Their tokens as credit compares them ([`seen_ids`]).
         turns, steps (`torch.Tensor` of shape `(B, T)`, int64):
             Turn and step of each token; -1 for tokens of tools and environments and for padding.
         prompts (`torch.Tensor` of shape `(B,)`, int64):
@@ -52,18 +75,16 @@ def observed_before_steps(
         report ([`Report`]):
             Keeps an error of `observation_key_func`.
     """
-    keys = observation_keys(rows.output["completion_ids"], steps, prompts)
+    keys = observation_keys(seen, steps, prompts)
     before, changed = prompts.tolist(), keys.numpy()
     with report.keeps_errors_of("reading what an agent observed"):
         for row, turn, step, answer in _answers(rows.completions, first_steps(turns, steps).tolist()):
-            told = own = rows.state_keys.get((row, turn))
-            if own is None and turn and trainer.observation_key_func is not None:
+            told = rows.state_keys.get((row, turn))
+            if told is None and turn and trainer.observation_key_func is not None:
                 with report.keeps_errors_of("`observation_key_func`"):
-                    told = _key_of_answer(trainer, answer, rows, turns, row, turn)
+                    told = _key_of_answer(trainer, answer, rows, turns, row, turn) + _bytes_of_images(answer)
             if told is not None:
                 changed[row, step] = key_of(before[row], told)
-            if own is None and (images := b"".join(map(image_bytes, images_in(answer)))):
-                changed[row, step] = key_of(int(changed[row, step]), images)
     return keys
 
 
@@ -97,6 +118,10 @@ def images_in(prompt: str | list[dict]) -> Iterator:
         for part in content if isinstance(content, list) else ():
             if isinstance(part, dict) and part.get("type") == "image":
                 yield part.get("image")
+
+
+def _bytes_of_images(answer: list[dict]) -> bytes:
+    return b"".join(map(image_bytes, images_in(answer)))
 
 
 def image_bytes(image) -> bytes:

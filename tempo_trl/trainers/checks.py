@@ -17,9 +17,9 @@ def warn_of_a_first_batch_without_branches(sums: dict[str, tuple[float, float]],
     """Warn if the first batch, over all ranks, has no branch. This is measured, so it covers any kind of sampling."""
     if sums["branch_nodes"][0] == sums["branch_tokens"][0] == 0:
         warnings.warn(
-            "The first batch has no branches: no two completions of a group differ but by where they end, so "
-            f"{method} adds nothing to GRPO's advantage. Check whether sampling is greedy or the rollout repeats "
-            "completions: see `tempo/branch_nodes` and `tempo/duplicates`, and use a temperature such as 1.",
+            "The first batch has no branches: no two completions of the same prompt part at a token, so "
+            f"{method} adds nothing to GRPO's advantage. Check whether sampling is greedy, the rollout repeats "
+            "completions (`tempo/duplicates`), or an environment gives each completion of a group another prompt.",
             UserWarning,
             stacklevel=2,
         )
@@ -63,9 +63,8 @@ def refuse_rewards_without_a_variance(rewards: torch.Tensor, weights: torch.Tens
 def warn_of_what_was_not_saved(file: Path) -> None:
     """Warn that a checkpoint lacks the method's learned state."""
     warnings.warn(
-        f"{file.parent} has no {file.name}: it was saved by another trainer, or by an earlier version with "
-        "`save_only_model`. The run continues, but learns how its rewards vary from the beginning. To keep what was "
-        "learned, resume from a checkpoint with this state.",
+        f"{file.parent} has no {file.name}: it was saved by another trainer. The run continues, but what credit "
+        "learned begins anew. To keep it, resume from a checkpoint with this state.",
         UserWarning,
         stacklevel=2,
     )

@@ -45,7 +45,7 @@ def refuse_a_state_that_cannot_be_loaded(credit_func: Callable, name: str) -> No
 
     Args:
         credit_func (`Callable`):
-            The credit function, after its first update.
+            The credit function, after its first batch.
         name (`str`):
             Its name, for the message.
     """

@@ -116,6 +116,7 @@ class Recorder:
         tokens = {name: values.detach().float().cpu() for name, values in tokens.items()}
         tokens["loss_mask"] = loss_mask(rows.output).bool().cpu()
         tokens["completion_ids"] = batch.completion_ids[own].int()
+        tokens["seen_ids"] = tokens["completion_ids"] if batch.seen_ids is None else batch.seen_ids[own].int()
         tokens["turns"] = batch.turns[own].short()
         lengths = batch.lengths[own].tolist()
         begin = self.trainer.accelerator.process_index * len(lengths)
@@ -140,8 +141,9 @@ class Recorder:
         rows = [{k: v.tolist() if isinstance(v, np.ndarray) else v for k, v in row.items()} for row in rows]
         rewards = weighted_rewards(trainer, rewards_per_func).cpu()
         of_funcs = rewards_per_func.tolist()
-        values = _values(rows, rewards, size)
         pieces = iter(token_pieces(trainer._tokenizer, [i for row in rows for i in row["completion_ids"]]))
+        rows = [row | {"completion_ids": row.pop("seen_ids")} for row in rows]  # the file's trees are those of credit
+        values = _values(rows, rewards, size)
         for i, row in enumerate(rows):
             named = zip(trainer.reward_func_names, of_funcs[i], strict=True)
             row |= {

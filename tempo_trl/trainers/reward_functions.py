@@ -2,9 +2,11 @@
 
 import asyncio
 import atexit
+import re
 import reprlib
 from collections import defaultdict
 from collections.abc import Callable, Iterable
+from fnmatch import fnmatchcase
 from functools import partial
 from itertools import chain, count
 from typing import Any
@@ -18,24 +20,23 @@ from tempo_trl.trainers.report import Report
 from tempo_trl.trainers.scored_rows import ScoredRows
 
 TRL_COLUMNS = ("step", "prompt", "completion", "advantage", "image")
-TRL_METRICS = {
+# Patterns of the names that a run logs.
+LOGGED = [
     *("loss", "grad_norm", "learning_rate", "epoch", "num_tokens", "step_time", "kl", "entropy", "entropy_coef"),
     *("reward", "reward_std", "frac_reward_zero_std", "policy_loss", "aux_loss", "cispo_clip_ratio"),
-}
-# What stands before the first slash of a metric.
-FAMILIES = {name.partition("/")[0] for name in METRICS} | {
-    *("completions", "tools", "rewards", "sampling", "clip_ratio", "vespo", "profiling")
-}
+    *("completions/m*_length", "completions/clipped_ratio", "tools/*_frequency", "rewards/*/mean", "rewards/*/std"),
+    *("sampling/*", "clip_ratio/*", "vespo/*", "profiling/*"),
+    *(re.sub("NAME|L$", "*", name) for name in METRICS),
+]
 
 
 def refuse_reserved_metrics(names: Iterable[str], said: str = "A reward function called `log_metric({!r}, ...)`"):
     """Raise ValueError if one of the names that a function of the user's gives is that of a metric logged anyway."""
     for name in names:
-        family, slash, _ = name.partition("/")
-        if name in TRL_METRICS or (slash and family in FAMILIES):
+        if any(fnmatchcase(name, logged) for logged in LOGGED):
             raise ValueError(
-                f"{said.format(name)}, but the trainer logs {family}{'/*' if slash else ''} itself, and would average "
-                f"both. Choose another name, such as 'my_reward/{name.rpartition('/')[2]}'."
+                f"{said.format(name)}, but the trainer logs a metric of this name itself, and would average both. "
+                f"Choose another name, such as 'my_reward/{name.rpartition('/')[2]}'."
             )
 
 

@@ -24,10 +24,11 @@ def checked_rollout(rollout: RolloutFunc) -> Callable:
         output = rollout(prompts, trainer)
         if not isinstance(output, dict):
             raise ValueError(f"`rollout_func` must return a dict, got {type(output).__name__}.")
-        _check_counts(output, len(prompts))
-        _check_lengths(output)
-        _check_order(output, prompts, trainer._tokenizer)
-        return output
+        if {"prompt_ids", "completion_ids"} <= output.keys():
+            _check_counts(output, len(prompts))
+            _check_lengths(output)
+            _check_order(output, prompts, trainer._tokenizer)
+        return output  # TRL says which keys are missing
 
     return call
 

@@ -113,6 +113,11 @@ def _prepared(function: StepRewardFunc, trainer: GRPOTrainer) -> Callable | torc
         return function
     elif name := get_config_model_id(function.config):  # it has none if it was not loaded
         _check_vocabulary(name, AutoTokenizer.from_pretrained(name), trainer._tokenizer)
+    if (labels := function.config.num_labels) not in (1, 2):
+        raise ValueError(
+            f"A process reward model must have one label, a score, or two, of which label 1 is a good step, got "
+            f"{labels}. Pass a function that makes one number of them."
+        )
     if trainer.is_deepspeed_enabled:
         return prepare_deepspeed(function, trainer.accelerator)
     return trainer.accelerator.prepare_model(function, evaluation_mode=True, device_placement=True).eval()

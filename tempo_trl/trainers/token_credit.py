@@ -121,6 +121,7 @@ class TokenCreditTrainer(RunTrainer):
     reads_step_rewards = False  # whether a method's own credit function reads `Batch.step_rewards`
     reads_criteria = False  # ... and `Batch.criteria`
     reads_observations = False  # ... and `Batch.observations`
+    reads_columns = False  # ... and `Batch.columns`
 
     def __init__(
         self,
@@ -314,9 +315,10 @@ class TokenCreditTrainer(RunTrainer):
 
     def _learn(self, totals: Totals) -> None:
         """Learn from a batch after its credit was computed, so that a baseline does not depend on its own rewards."""
-        if not self.model.training or not hasattr(self.learned, "update"):
+        if not self.model.training:
             return
-        self.learned.update(totals.statistics)
+        if hasattr(self.learned, "update"):
+            self.learned.update(totals.statistics)
         if self.state.global_step == 0:
             refuse_a_state_that_cannot_be_loaded(self.learned, self.credit_name)
         for name, value in getattr(self.learned, "learned_metrics", dict)().items():

@@ -1,7 +1,7 @@
 """Build a [`Batch`] of whole groups from TRL's scored rows. A group may be split over two or more ranks."""
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 import torch
@@ -14,7 +14,7 @@ from tempo_trl.credit.batch import Batch
 from tempo_trl.credit.returns import TurnRewards
 from tempo_trl.credit.spans import Criteria
 from tempo_trl.rollout.tree_rollout import TreeRollout
-from tempo_trl.trainers.agents import image_bytes, images_in, observed_before_steps
+from tempo_trl.trainers.agents import image_bytes, images_in, observed_before_steps, seen_ids
 from tempo_trl.trainers.report import Report
 from tempo_trl.trainers.scored_rows import Place, ScoredRows
 from tempo_trl.trainers.steps import delimited_steps
@@ -43,17 +43,18 @@ def batch_of(trainer: GRPOTrainer, rows: ScoredRows, report: Report) -> Batch:
     steps = turns
     if trainer.args.step_delimiter is not None:
         steps = delimited_steps(trainer._tokenizer, output["completion_ids"], turns, trainer.args.step_delimiter)
-    # Images of a dataset are the same for the whole group.
-    images = [list(images_in(prompt)) for prompt in rows.prompts] if trainer.environments else ()
-    prompts = prompt_keys(output["prompt_ids"], output["prompt_mask"], images)
+    prompts = prompt_keys(output["prompt_ids"], output["prompt_mask"], list(map(images_in, rows.prompts)))
+    seen = seen_ids(rows, turns) if trainer._is_vlm and trainer.sees_answers else None
     observations = None
     if trainer.credit_func is not None or trainer.reads_observations or trainer.sees_answers:
-        observations = observed_before_steps(trainer, rows, turns, steps, prompts, report)
+        ids = output["completion_ids"] if seen is None else seen
+        observations = observed_before_steps(trainer, rows, ids, turns, steps, prompts, report)
     step_rewards = trainer.step_rewards(rows, steps, report) if trainer.step_rewards else None
     every_reward = weighted_rewards(trainer, rows.rewards_per_func)
     rewards = every_reward[rows.place.group_rows]
     tensors = {
         "completion_ids": output["completion_ids"],
+        "seen_ids": seen,
         "lengths": lengths,
         "advantages": output["advantages"].masked_fill(rewards[rows.place.own].isnan(), torch.nan),
         "prompts": prompts,
@@ -66,7 +67,8 @@ def batch_of(trainer: GRPOTrainer, rows: ScoredRows, report: Report) -> Batch:
         "entropies": rows.entropies,
         **(_tensors_of(rows.criteria) if rows.criteria else {}),
     }
-    whole, inputs = gather_groups(trainer.accelerator, rows.place, tensors, rows.inputs)
+    columns = rows.inputs if trainer.credit_func is not None or trainer.reads_columns else []
+    whole, inputs = gather_groups(trainer.accelerator, rows.place, tensors, columns)
     rewards_per_func = rows.rewards_per_func[rows.place.group_rows].cpu()
     flat = flat_outcomes(trainer, rewards_per_func, rows.num_generations)
     whole["outcome"] = without_rounding(whole["advantages"], flat)
@@ -130,7 +132,7 @@ def gather_groups(
             Tensors of shape `(B,)`, `(B, T)` or `(B, K, P)`; the same ones on all ranks, None where there is none.
             Those of shape `(B, T)` are padded to the longest completion of all ranks.
         rows (`list[dict]`):
-            The dataset's B rows.
+            The dataset's B rows; empty on all ranks if none are needed.
 
     Returns:
         Tensors on the CPU, and rows of the dataset.
@@ -145,7 +147,7 @@ def gather_groups(
         if value.ndim == 2:
             value = accelerator.pad_across_processes(value, dim=1, pad_index=PADDING.get(name, 0))
         gathered[name] = accelerator.gather(value)[place.group_rows].cpu()
-    return gathered, gather_object(rows)[place.group_rows]
+    return gathered, gather_object(rows)[place.group_rows] if rows else rows
 
 
 def rewards_of_all_ranks(
@@ -193,14 +195,14 @@ def turns_of(lengths: torch.Tensor, sampled: list[list[int]] | None, width: int)
     return torch.from_numpy(np.where(own, begins.cumsum(axis=1) - 1, -1))
 
 
-def prompt_keys(prompt_ids: torch.Tensor, prompt_mask: torch.Tensor, images: Sequence = ()) -> torch.Tensor:
+def prompt_keys(prompt_ids: torch.Tensor, prompt_mask: torch.Tensor, images: Sequence[Iterable] = ()) -> torch.Tensor:
     """
     A number for each prompt: equal prompts have equal numbers, on every rank.
 
     Args:
         prompt_ids, prompt_mask (`torch.Tensor` of shape `(B, P)`):
             Token ids, and a mask that is 0 on padding.
-        images (`Sequence` of `B` sequences, *optional*):
+        images (`Sequence` of `B` iterables, *optional*):
             Images of each prompt. They are compared, too, because different images have the same tokens.
 
     Returns:

@@ -72,6 +72,18 @@ def test_a_metric_of_a_name_that_is_logged_anyway_is_refused(name, tiny_model, t
         train(tiny_model, tmp_path, reward_funcs=logging_reward, max_steps=1)
 
 
+def test_a_metric_of_another_name_in_a_family_of_the_trainers_is_taken(tiny_model, tmp_path):
+    names = "completions/has_answer", "tools/timeouts", "rewards/length", "rollout/turns", "tempo/mine"
+
+    def logging_reward(completions, log_metric, **columns):
+        for name in names:
+            log_metric(name, 2.0)
+        return [0.0] * len(completions)
+
+    trainer = train(tiny_model, tmp_path, reward_funcs=logging_reward, max_steps=1)
+    assert [trainer.state.log_history[0][name] for name in names] == [2.0] * len(names)
+
+
 def test_a_temperature_that_the_loss_does_not_know_is_refused(tiny_model, tmp_path):
     args = config(tmp_path, generation_kwargs={"temperature": 0.7})
     with pytest.raises(ValueError, match=r"temperature=0.7, expected 1.0: .* Set that instead"):

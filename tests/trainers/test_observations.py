@@ -8,7 +8,8 @@ import torch
 from PIL import Image
 
 from tempo_trl.credit import anchors
-from tempo_trl.trainers.agents import observed_before_steps
+from tempo_trl.credit.prefix_tree import sort_rows
+from tempo_trl.trainers.agents import observed_before_steps, seen_ids
 from tempo_trl.trainers.report import Report
 
 from ..tiny import tiny_tokenizer
@@ -62,7 +63,9 @@ def keys_of(completions: list, key_func=None, state_keys=None, observed: int = 7
         state_keys=state_keys or {},
     )
     report = Report(0)
-    keys = observed_before_steps(trainer, rows, turns, turns, torch.zeros(len(ids)).long(), report)
+    keys = observed_before_steps(
+        trainer, rows, seen_ids(rows, turns), turns, turns, torch.zeros(len(ids)).long(), report
+    )
     if report.cause is not None:
         raise report.cause
     return keys[:, 1]
@@ -86,6 +89,22 @@ def test_images_that_have_the_same_tokens_are_told_apart():
     assert red == again and len({red.item(), blue.item(), none.item()}) == 3
     own = keys_of([conversation(picture(c)) for c in ("red", "blue")], None, {(0, 1): b"k", (1, 1): b"k"})
     assert own[0] == own[1]
+
+
+def test_paths_part_at_an_answer_that_shows_something_else():
+    """Also the states of later steps of the same turn, which are known by all tokens so far."""
+    ids, turns = torch.tensor([[1, 7, 7, 2, 3]] * 3), torch.tensor([[0, -1, -1, 1, 1]] * 3)
+    rows = SimpleNamespace(
+        output={"completion_ids": ids}, completions=[conversation(picture(c)) for c in ("red", "red", "blue")]
+    )
+    seen = seen_ids(rows, turns)
+    assert seen[0].tolist() == seen[1].tolist()
+    assert (seen != ids).nonzero().tolist() == [[0, 1], [1, 1], [2, 1]]
+    order, lcp = sort_rows(seen.numpy(), np.full(3, 5), 3)
+    assert sorted(lcp.tolist()) == [-1, 1, 5] and 2 in (order[0], order[-1])
+    steps = torch.tensor([[0, -1, -1, 1, 2]] * 3)
+    later = anchors.observation_keys(seen, steps, torch.zeros(3).long())[:, 2]
+    assert later[0] == later[1] != later[2]
 
 
 def test_the_function_gets_the_text_of_the_answers_a_line_each_and_without_messages_that_of_the_tokens():

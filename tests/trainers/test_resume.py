@@ -126,9 +126,23 @@ def test_a_file_of_a_checkpoint_that_breaks_off_is_named_with_what_to_do(tiny_mo
     trainer.train(resume_from_checkpoint=True)
 
 
+class Remembering:
+    """A credit function that learns within its call, and so has no `update`."""
+
+    def __init__(self, number):
+        self.number, self.seen = number, 0
+
+    def __call__(self, batch):
+        self.seen += len(batch.rewards)
+        return batch.advantages
+
+    state_dict, load_state_dict = (lambda self: {"seen": self.number(self.seen)}), Counting.load_state_dict
+
+
+@pytest.mark.parametrize("learner", [Counting, Remembering])
 @pytest.mark.parametrize("number", [np.float64, lambda n: deque([n])], ids=["numpy", "deque"])
-def test_a_state_that_no_resumed_run_could_read_is_refused_in_the_first_step(number, tiny_model, tmp_path):
-    trainer = counting_run(tiny_model, tmp_path, Counting(number))
-    with pytest.raises(ValueError, match=r"`state_dict\(\)` of `credit_func` Counting must have tensors, numbers and"):
+def test_a_state_that_no_resumed_run_could_read_is_refused_in_the_first_step(number, learner, tiny_model, tmp_path):
+    trainer = counting_run(tiny_model, tmp_path, learner(number))
+    with pytest.raises(ValueError, match=r"`state_dict\(\)` of `credit_func` \w+ must have tensors, numbers and"):
         trainer.train()
     assert trainer.state.global_step == 0

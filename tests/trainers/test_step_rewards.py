@@ -207,6 +207,12 @@ def test_a_process_reward_model_scores_each_turn_at_its_last_token(labels, rewar
     assert f"step_rewards/{name}/mean" in trainer.state.log_history[0]
 
 
+def test_a_process_reward_model_of_three_labels_is_refused(reward_model, tiny_model, tmp_path):
+    model = Qwen3ForTokenClassification.from_pretrained(reward_model, num_labels=3, ignore_mismatched_sizes=True)
+    with pytest.raises(ValueError, match=r"must have one label, a score, or two, .*, got 3"):
+        watch(tiny_model, tmp_path, model)
+
+
 def test_a_process_reward_model_of_another_vocabulary_is_refused(reward_model, tiny_model, tmp_path):
     tokenizer = tiny_tokenizer()
     tokenizer.add_tokens(["<another>"])
