@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 COMMAND = ["-P", "-m", "tempo_trl.rewards.grader_worker"]
+ONE_THREAD = {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}  # OMP for a NumPy with MKL
 PACKAGE = Path(__file__).parents[2]  # on the child's path: the package may be an uninstalled checkout
 
 # Wall time for a reply, with the start of the child: 6 s on an idle core. It only ends the wait for a stopped or lost
@@ -83,8 +84,9 @@ class Grader:
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
             bufsize=0,
-            # sympy walks sets in hash order: with random hashes a borderline reward could differ between runs.
-            env={**os.environ, "PYTHONPATH": path, "PYTHONHASHSEED": "0"},
+            # sympy walks sets in hash order: with random hashes a borderline reward could differ between runs. NumPy's
+            # and SciPy's threads, one per core, would take 40 MB of address space each, beyond the child's limit.
+            env={**os.environ, "PYTHONPATH": path, "PYTHONHASHSEED": "0", **ONE_THREAD},
         )
 
     def _ask(self, question: bytes) -> bytes:

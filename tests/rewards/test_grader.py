@@ -61,6 +61,14 @@ def test_only_the_childs_own_time_counts(make_grader):
     assert [child.compare("1", answer) for answer in ("idle", "busy", "idle")] == [True, None, True]
 
 
+def test_the_childs_memory_does_not_depend_on_the_number_of_cores(make_grader, monkeypatch):
+    names = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS")
+    for name in names:
+        monkeypatch.setenv(name, "64")
+    child = make_grader(f"import json, os; input(); print(json.dumps([os.environ[name] for name in {names}]))")
+    assert child.compare("1", "1") == ["1", "1"]
+
+
 def test_an_answer_that_kills_the_child_is_not_decided_and_the_next_one_is_graded(make_grader):
     mortal = make_grader("if 'die' not in input(): print('true', flush=True)")
     assert mortal.compare("1", "die") is None
