@@ -27,6 +27,7 @@ from tempo_trl.rewards.json_reading import integer
 
 Path = tuple[str | int, ...]
 _NOTES = {"$schema", "$id", "$defs", "definitions", "$comment", "title", "description", "default", "examples"}
+_NOTES |= {"deprecated", "readOnly", "writeOnly"}
 _OPENERS = {"object": "{", "array": "["}
 _OF_PROPERTIES = {"type", "properties", "required", "$ref", "allOf"}
 
@@ -73,7 +74,7 @@ def _read(text: str) -> tuple[Validator, dict]:
     if not openers:
         raise ValueError("it asks for a value that is neither an object nor a list")
     asks_more = openers == "[" or any(
-        key not in _NOTES | _OF_PROPERTIES and not isinstance(value, bool)
+        key not in _NOTES | _OF_PROPERTIES and not (key == "additionalProperties" and isinstance(value, bool))
         for part in parts
         for key, value in part.items()
     )
@@ -157,5 +158,4 @@ def _places(error: ValidationError) -> tuple[str, list[Path]]:
         return "additional", [
             (*path, key) for key in others if not any(re.search(pattern, key) for pattern in patterns)
         ]
-    is_additional = error.validator in ("unevaluatedProperties", "unevaluatedItems", "additionalItems")
-    return "additional" if is_additional else "errors", [path]
+    return "additional" if error.validator == "unevaluatedProperties" else "errors", [path]

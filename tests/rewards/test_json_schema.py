@@ -123,6 +123,8 @@ def test_nested_properties_are_criteria_by_their_path(text, expected):
         ({"type": "array", "items": {"type": "integer"}}, "[1, 2]", '[1, "2"]'),
         ({"type": "object", "minProperties": 1}, '{"a": 1}', "{}"),
         ({"additionalProperties": {"type": "integer"}}, '{"a": 1}', '{"a": ""}'),
+        ({"type": ["array", "object"], "uniqueItems": True}, "[1, 2]", "[1, 1]"),
+        ({"type": ["array", "object"], "unevaluatedItems": False}, "[]", "[1]"),
         ({"if": {"required": ["a"]}, "then": {"required": ["b"]}}, '{"a": 1, "b": 2}', '{"a": 1}'),
     ],
 )
