@@ -75,8 +75,8 @@ def json_schema(
       absent is right if it is, at that bracket. In an object that is missing, or is another kind of value, a property
       is as right as the object;
     - `$`, what else the schema asks of the whole, if it does: of a list, by `minProperties`, by `if`;
-    - `json`, `additional` and `outside` as in [`~tempo_trl.rewards.json_fields`]. Additional is what the schema
-      forbids, by `additionalProperties: false` for example, and a key that comes again.
+    - `json`, `additional` and `outside` as in [`~tempo_trl.rewards.json_fields`]. Additional is a key that
+      the schema forbids by `additionalProperties: false`, or that comes again. `unevaluatedProperties` is refused.
 
     Whatever an error of syntax leaves undecided is 0.0 from the error on. `format` is a note, as the standard has it:
     use `pattern`. Nothing is fetched. A completion is not judged, with one warning, if that takes more than 3 s of CPU

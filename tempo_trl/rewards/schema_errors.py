@@ -43,7 +43,7 @@ def schema_errors(schema: str, value: str | None = None) -> dict:
     Returns:
         `dict`: `invalid`, why the schema is not valid; or `openers`, the brackets that its values may begin with, and
         `named`, the paths of its properties; or `errors`, the paths of what is wrong or missing, and `additional`,
-        those of what the schema forbids. The empty path is the value itself.
+        those of the keys that the schema forbids. The empty path is the value itself.
     """
     try:
         validator, asked = _read(schema)
@@ -68,7 +68,7 @@ def _read(text: str) -> tuple[Validator, dict]:
     kind.check_schema(schema)
     resource = Resource.from_contents(schema, default_specification=DRAFT202012)
     resolver = Registry().resolver_with_root(resource)  # it knows nothing else, and fetches nothing
-    _check_references(resource, resolver)
+    _check_parts(resource, resolver)
     parts = [part for part, _ in _parts(schema, resolver)]
     openers = "".join(sorted(_openers(schema, resolver)))
     if not openers:
@@ -90,17 +90,23 @@ def _multiple_of(validator: Validator, divisor: float, value: Any, schema: dict)
         yield ValidationError(f"{value!r} is not a multiple of {divisor}")
 
 
-def _check_references(resource: SchemaResource, resolver: Any) -> None:
-    """Raise ValueError for a reference that leads out of the schema."""
+def _check_parts(resource: SchemaResource, resolver: Any) -> None:
+    """Raise ValueError for a reference that leads out of the schema, and for a keyword whose errors have no place."""
     resolver = resolver.in_subresource(resource)
+    keywords = resource.contents if isinstance(resource.contents, dict) else {}
+    if "unevaluatedProperties" in keywords:
+        raise ValueError(
+            "it has `unevaluatedProperties`, whose errors do not name the key; use `additionalProperties`, and beside "
+            'it name the keys of `allOf` again, as in {"properties": {"city": true}}'
+        )
     for keyword in ("$ref", "$dynamicRef"):
-        reference = isinstance(resource.contents, dict) and resource.contents.get(keyword)
+        reference = keywords.get(keyword)
         try:
             resolver.lookup(reference or "")
         except Unresolvable:
             raise ValueError(f"its reference {reference!r} leads out of it, and nothing is fetched") from None
     for part in resource.subresources():
-        _check_references(part, resolver)
+        _check_parts(part, resolver)
 
 
 def _parts(schema: dict | bool, resolver: Any, above: Sequence[dict] = ()) -> Iterator[tuple[dict, Any]]:
@@ -158,4 +164,4 @@ def _places(error: ValidationError) -> tuple[str, list[Path]]:
         return "additional", [
             (*path, key) for key in others if not any(re.search(pattern, key) for pattern in patterns)
         ]
-    return "additional" if error.validator == "unevaluatedProperties" else "errors", [path]
+    return "errors", [path]

@@ -233,6 +233,7 @@ def test_the_json_begins_at_the_first_bracket_of_a_kind_that_the_schema_allows(s
         ),
         ({"anyOf": [{"$ref": "#/$defs/A"}]}, "'#/\\$defs/A' leads out of it"),
         ({"properties": {"a": False}}, "its property 'a' is false"),
+        ({"properties": {"a": {"unevaluatedProperties": False}}}, "it has `unevaluatedProperties`.*additionalProp"),
     ],
 )
 def test_a_schema_that_is_not_valid_or_leads_out_of_itself_is_an_error_with_its_row(schema, message):
