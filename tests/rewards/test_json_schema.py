@@ -10,7 +10,7 @@ from jsonschema import Draft202012Validator
 from pydantic import BaseModel, Field
 
 from tempo_trl.rewards import SpanReward, json_schema, json_schema_reward, mean_reward
-from tempo_trl.rewards.json_schema import _undecided
+from tempo_trl.rewards.grader import undecided
 
 END = "<|im_end|>"
 
@@ -266,7 +266,7 @@ def deep(depth):
     ],
 )
 def test_what_takes_too_long_or_is_too_deep_is_not_judged_and_said_once(text, schema, caplog):
-    _undecided.cache_clear()
+    undecided.cache_clear()
     with caplog.at_level(logging.WARNING):
         assert json_schema([text, RIGHT], schema=[schema, PRODUCT]) == [[], judged(RIGHT, PRODUCT)]
         assert json_schema_reward([text], schema=[schema]) == [None]
