@@ -23,9 +23,8 @@ from referencing import Registry, Resource
 from referencing.exceptions import Unresolvable
 from referencing.jsonschema import DRAFT202012, SchemaResource
 
-from tempo_trl.rewards.json_reading import integer
+from tempo_trl.rewards.json_reading import Path, integer
 
-Path = tuple[str | int, ...]
 _NOTES = {"$schema", "$id", "$defs", "definitions", "$comment", "title", "description", "default", "examples"}
 _NOTES |= {"deprecated", "readOnly", "writeOnly"}
 _OPENERS = {"object": "{", "array": "["}
