@@ -27,8 +27,8 @@ PACKAGE = Path(__file__).parents[2]  # on the child's path: the package may be a
 # Wall time for a reply, with the start of the child: 6 s on an idle core. It only ends the wait for a stopped or lost
 # child, and is generous enough for a busy machine.
 REPLY_SECONDS = 300.0
-# Two such texts, at most 12 bytes of JSON per character, fit into a pipe's 64 KiB, so writing never blocks. The
-# answers of MATH are less than a tenth as long.
+# Two such texts, at most 12 bytes of JSON per character, fit into a pipe's 64 KiB, so writing them never blocks. That
+# of a longer schema ends with `REPLY_SECONDS`. The answers of MATH are less than a tenth as long.
 MAX_ANSWER_CHARS = 2000
 # Why an answer is undecided.
 TOO_MUCH = "it takes too much time (a schema may have a pattern that backtracks) or memory, or is nested too deep"

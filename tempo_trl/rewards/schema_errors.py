@@ -122,7 +122,7 @@ def _parts(schema: dict | bool, resolver: Any, above: Sequence[dict] = ()) -> It
 
 
 def _openers(schema: dict | bool, resolver: Any, above: Sequence[dict] = ()) -> set[str]:
-    """The brackets that values begin with, as far as kinds, constants, properties and elements tell."""
+    """The brackets that values begin with, as far as kinds, constants, names and alternatives tell."""
     allowed = set() if schema is False else {"{", "["}
     parts = [*_parts(schema, resolver, above)]
     above = (*above, *(part for part, _ in parts))
