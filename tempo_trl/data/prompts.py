@@ -97,8 +97,8 @@ def messages(
     """The conversation that asks the question of a row.
 
     Args:
-        row: The result of `to_row` of a [`~tempo_trl.data.benchmark.Benchmark`]. A `system_prompt` of its own replaces
-            the style's. The question and the answer of its `example` come before the question, as two messages.
+        row: The result of `to_row` of a [`~tempo_trl.data.benchmarks.Benchmark`]. Its own `system_prompt` replaces the
+            style's. The question and the answer of its `example` come before the question, as two messages.
         domain: That of the benchmark.
         system_prompt: System message instead of the row's or the style's; an empty text removes it.
         instruction: Last part of the user's messages instead of the style's; an empty text removes it. It must ask for

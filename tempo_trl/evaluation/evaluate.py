@@ -69,7 +69,7 @@ def prepare(settings: Settings) -> "tuple[TemplateLM, list[Job]]":
     jobs = []
     for name in settings.task_names:
         asked = questions(name, lm, settings)
-        grade(asked[0].row, [""])  # or a missing grader would be noticed after hours
+        grade(asked[0].row, [r"\boxed{x}"])  # or a grader that does not start would be noticed after hours
         for decoding in settings.decodings:
             # At least one question per chunk, and as many as have their answers in one batch.
             chunked = chunks(lm, asked, max(1, settings.batch // decoding.n), settings.tokens)

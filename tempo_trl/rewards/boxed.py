@@ -1,7 +1,7 @@
 r"""What a completion says after its thought, and the answers that it puts in `\boxed{...}`.
 
 MATH (https://huggingface.co/papers/2103.03874) marks the answer of each solution with a box, and a prompt built by
-`tempo_trl.data.math_dataset` asks the model for the same.
+`tempo_trl.data.load_prompts` asks the model for the same.
 """
 
 import re

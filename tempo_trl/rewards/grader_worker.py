@@ -1,8 +1,8 @@
 """The child process of `grader.py`: compares answers until its stdin closes.
 
 It reads one JSON line `[gold, answer]` at a time and writes true, false, or null for undecided; with the argument
-`schema`, a JSON schema and a value, and what is wrong with it. An error that nobody expected ends the process. The
-limit is the CPU time of this process, not wall time, so that verdicts do not depend on other load of the machine.
+`json_schema`, a JSON schema and a value, and what is wrong with it. An error that nobody expected ends the process.
+The limit is the CPU time of this process, not wall time, so that verdicts do not depend on other load of the machine.
 """
 
 import contextlib
@@ -17,8 +17,8 @@ from typing import Any
 # The function that compares, by the worker's argument, and a first request: it imports sympy and builds the parser's
 # tables, and the first answer must not pay for that.
 FUNCTIONS = {
-    "math": ("math_equality", "is_equal", ["x", "y"]),
-    "schema": ("schema_errors", "schema_errors", ["{}", "{}"]),
+    "math_reward": ("math_equality", "is_equal", ["x", "y"]),
+    "json_schema": ("schema_errors", "schema_errors", ["{}", "{}"]),
 }
 # Per comparison. Of the 12,500 golds of MATH the slowest took 0.07 s.
 CPU_SECONDS = 3.0
@@ -58,11 +58,11 @@ def give_up(signum: int, frame: object) -> None:
     raise OutOfTime
 
 
-def main(kind: str = "math") -> None:
+def main(reward: str = "math_reward") -> None:
     """Answer each line of stdin."""
     limit_memory()
     replies, sys.stdout = sys.stdout, sys.stderr  # what a library prints is no reply
-    module, name, first = FUNCTIONS[kind]
+    module, name, first = FUNCTIONS[reward]
     function = getattr(import_module(f"tempo_trl.rewards.{module}"), name)
     function(*first)
     signal.signal(signal.SIGPROF, give_up)

@@ -111,13 +111,12 @@ def judged(
     said = answer.said
     first = len(said) - len(said.lstrip()) if said.strip() else 0
     found = re.search(f"[{re.escape(openers)}]", said) if answer.kind == "content" else None
-    start = found.start() if found else -1
-    root = scan(said, start) if start >= 0 else Node(first, error=first)
+    root = scan(said, found.start()) if found else Node(first, error=first)
     checked = check(root)
     if checked is None:
         return []
     verdicts, additional = checked
-    verdicts.append(("json", 1.0, start, root.end) if root.end else ("json", 0.0, root.error, None))
+    verdicts.append(("json", 1.0, root.start, root.end) if root.end else ("json", 0.0, root.error, None))
     verdicts += [("additional", *verdict) for verdict in additional]
     verdicts += [("outside", *verdict) for verdict in _outside(said, first, root)]
     # Without places, those of one criterion are the same: one is left.

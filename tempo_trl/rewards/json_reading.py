@@ -1,9 +1,9 @@
 """Read JSON with the place of each value, and compare it with a reference, leaf by leaf.
 
     text        {"city": "Rome", "to": [1, 2
-    scan        `"city": "Rome"`, and of `"to"` the members `1` and `2`; an error at the end
+    scan        `"city": "Rome"`, and of `"to"` the member `1`; an error at `2`, a number that may have been cut off
     reference   {"city": "Rome", "to": [3]}
-    compared    city 1.0 at `"city": "Rome"`, to[0] 0.0 at `1`, additional 0.0 at `2`
+    compared    city 1.0 at `"city": "Rome"`, to[0] 0.0 at `1`, additional 0.0 from `2` on
 
 A text is scanned once, up to its first error, and what was read before it keeps its values and places. [`scan`] and
 [`Node.find`] know nothing of references: they serve every checker.

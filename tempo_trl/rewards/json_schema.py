@@ -16,20 +16,17 @@ The library `jsonschema` judges in a child process that has limits ([`~tempo_trl
 """
 
 import json
-import logging
 from collections.abc import Container, Iterator
-from functools import cache, partial
+from functools import partial
 from operator import itemgetter
 from typing import Any, NamedTuple
 
-from tempo_trl.rewards.grader import schema_grader
+from tempo_trl.rewards.grader import schema_grader, undecided
 from tempo_trl.rewards.json_fields import judged
 from tempo_trl.rewards.json_reading import Node, Path, Verdict, path_name
 from tempo_trl.rewards.mean_reward import mean_reward
 from tempo_trl.rewards.reading import readings
 from tempo_trl.rewards.span_reward import SpanReward, referenced, refuse_columns_as_options
-
-logger = logging.getLogger(__name__)
 
 
 class Schema(NamedTuple):
@@ -75,8 +72,8 @@ def json_schema(
       absent is right if it is, at that bracket. In an object that is missing, or is another kind of value, a property
       is as right as the object;
     - `$`, what else the schema asks of the whole, if it does: of a list, by `minProperties`, by `if`;
-    - `json`, `additional` and `outside` as in [`~tempo_trl.rewards.json_fields`]. Additional is what the schema
-      forbids, by `additionalProperties: false` for example, and a key that comes again.
+    - `json`, `additional` and `outside` as in [`~tempo_trl.rewards.json_fields`]. Additional is a key that
+      the schema forbids by `additionalProperties: false`, or that comes again. `unevaluatedProperties` is refused.
 
     Whatever an error of syntax leaves undecided is 0.0 from the error on. `format` is a note, as the standard has it:
     use `pattern`. Nothing is fetched. A completion is not judged, with one warning, if that takes more than 3 s of CPU
@@ -111,13 +108,10 @@ def json_schema(
 
 def _read(cell: Any) -> Schema | None:
     """A cell as a schema; None if that is undecided. Raises ValueError and TypeError for one that is not valid."""
-    try:
-        text = cell if isinstance(cell, str) else json.dumps(cell, allow_nan=False)
-    except RecursionError:
-        return _undecided()
+    text = cell if isinstance(cell, str) else json.dumps(cell, allow_nan=False)
     found = schema_grader.compare(text)
     if found is None:
-        return _undecided()
+        return None
     if "invalid" in found:
         raise ValueError(found["invalid"])
     return Schema(text, found["openers"], [*map(tuple, found["named"])])
@@ -127,7 +121,7 @@ def _checked(root: Node, schema: Schema) -> tuple[list[tuple], list[Verdict]] | 
     """The verdicts on the schema's criteria, each after its name, and those on what is additional."""
     found = _found(root, schema)
     if found is None:
-        return _undecided()
+        return None
     repeated = [*_repeated(root)]
     additional = [_place(root, path) for path in (*found["additional"], *repeated)]
     wrong: dict[Path, list] = {path: [] for path in schema.named}
@@ -150,8 +144,8 @@ def _found(root: Node, schema: Schema) -> dict[str, list] | None:
         return {"errors": [], "additional": []}
     try:
         return schema_grader.compare(schema.text, json.dumps(_known(root), allow_nan=False))
-    except ValueError:  # a number beyond the largest float
-        return None
+    except ValueError:
+        return undecided("json_schema", "it has a number beyond the largest float")
 
 
 def _known(node: Node) -> Any:
@@ -195,16 +189,6 @@ def _closers(root: Node, schema: Schema) -> list[Verdict]:
     found = [(path, *root.find(path)) for path in {path[:-1] for path in schema.named}]
     ends = {root.end, *(node.end for path, node, depth in found if node.opener == "{" and depth == len(path))}
     return [(1.0, end - 1, end) for end in sorted(ends)]
-
-
-@cache
-def _undecided() -> None:
-    """Warn once in a process."""
-    logger.warning(
-        "json_schema did not judge an answer (its reward is None): the schema or the answer takes too long, is nested "
-        "too deep or has too large a number, or the child process that judges does not start. This warning is given "
-        "once. If it is frequent, look for a pattern that backtracks, such as (a+)+."
-    )
 
 
 json_schema_reward = mean_reward(json_schema)

@@ -7,11 +7,11 @@ Boxes are equal if one of these holds:
 - they are formulas that math-verify reads as a whole, of the same value ([`~tempo_trl.rewards.math_formula`]).
 
 The parts of a list are compared one by one: in order between parentheses or brackets, which must be the same, and
-where parts have names; in any order between braces or without brackets. A `\text{...}` or degrees at the end and `\$`
-in front are a unit, `x =` in front is a name: each must be equal, or absent in one of the boxes. `\%` must be in both
-or in neither. What a unit means is not known: `100\text{ cm}` is not `1\text{ m}`, and `5\text{ million}` is 5. All
-else in words is compared as text, as is what math-verify would drop from a formula: dots, arrows, colons, a second
-relation, `and` and `or`.
+where parts have names; in any order between braces or without brackets. Brackets around one value do not count. A
+`\text{...}` or degrees at the end and `\$` in front are a unit, `x =` in front is a name: each must be equal, or
+absent in one of the boxes. `\%` must be in both or in neither. What a unit means is not known: `100\text{ cm}` is not
+`1\text{ m}`, and `5\text{ million}` is 5. All else in words is compared as text, as is what math-verify would drop
+from a formula: dots, arrows, colons, a second relation, `and` and `or`.
 """
 
 import re

@@ -36,7 +36,7 @@ def is_same_formula(gold: str, answer: str) -> bool:
         return False
     try:
         return _is_same(_read(gold), _read(answer))
-    except MemoryError:
+    except (MemoryError, RecursionError):
         raise
     except Exception:  # the parser raises Exception itself for whatever it does not read
         return False

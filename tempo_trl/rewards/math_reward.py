@@ -1,19 +1,15 @@
 r"""The reward for mathematical answers: 1.0 if the box of the completion equals the gold answer, 0.0 if not."""
 
 import importlib.util
-import logging
 import math
 import re
 from collections.abc import Callable
 from fractions import Fraction
-from functools import cache
 
 from tempo_trl.rewards.boxed import BoxRule, after_thinking, completion_text, counted, gold_answer
 from tempo_trl.rewards.boxed import boxes as boxes_of
 from tempo_trl.rewards.grader import MAX_ANSWER_CHARS, shared_grader
 from tempo_trl.rewards.math_equality import plain_number
-
-logger = logging.getLogger(__name__)
 
 
 def math_reward(
@@ -82,9 +78,7 @@ def _reward(solution: str, answers: tuple[str, ...]) -> float | None:
         return None
     verdicts = [False] if not answers else [_is_right(solution, answer) for answer in answers]
     verdicts += [_is_equal(answers[0], other) for other in answers[1:] if False not in verdicts]
-    if None in verdicts and False not in verdicts:
-        return _undecided()
-    return float(all(verdicts))
+    return None if None in verdicts and False not in verdicts else float(all(verdicts))
 
 
 def _is_right(solution: str, answer: str) -> bool | None:
@@ -121,13 +115,3 @@ def float_tolerance(solution: str) -> Fraction | None:
     is_rounded = value.denominator != 1 and (len(literal["decimals"] or "") > 2 or "e" in literal[0].lower())
     slack = min(Fraction(5, 1000), abs(value) / 1000) if is_rounded else 0
     return slack + Fraction(math.ulp(float(value))) / 2
-
-
-@cache
-def _undecided() -> None:
-    """Warn once in a process."""
-    logger.warning(
-        "math_reward did not decide whether an answer is right (its reward is None): the comparison takes too long, "
-        "or the child process that compares does not start. This warning is given once. If it is frequent, try "
-        "`python -c 'import math_verify'`."
-    )

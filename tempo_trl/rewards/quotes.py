@@ -102,9 +102,9 @@ def _placed(row: list[Quote], words: "_Words") -> list[SpanReward]:
 
 def _merged(spans: list[SpanReward]) -> list[SpanReward]:
     """The criteria of a completion: each with its places, or once without a place."""
-    placed = {span.name for span in spans if span.start is not None}
-    kept = [span for span in spans if span.start is not None or span.name not in placed]
-    return [*{(span.name, span.start): span for span in kept}.values()]
+    placed = {span[:2] for span in spans if span.start is not None}
+    kept = [span for span in spans if span.start is not None or span[:2] not in placed]
+    return [*{(*span[:2], span.start): span for span in kept}.values()]
 
 
 class _Words:
@@ -155,20 +155,13 @@ def _row(given: Any, where: str) -> list[Quote]:
     """What the judge says of a completion as [`Quote`]s."""
     if not isinstance(given, list | tuple) or isinstance(given, Quote):
         raise ValueError(f"{where}: expected a list of quotes, got {given!r}.")
-    row = [_quote(each, where) for each in given]
-    scores: dict[str, float | None] = {}
-    for quote in row:
-        if scores.setdefault(quote.name, quote.score) != quote.score:
-            raise ValueError(
-                f"{where}: {quote.name!r} has the scores {scores[quote.name]} and {quote.score}, expected one. Give "
-                "quotations of different scores different names, or one score to the criterion."
-            )
-    return row
+    return [_quote(each, where) for each in given]
 
 
 def _quote(given: Any, where: str) -> Quote:
     try:
         quote = Quote(**given) if isinstance(given, dict) else Quote(*given)
+        hash(quote)  # a list is neither a name nor a score
     except TypeError:
         quote = Quote("", None)
     if isinstance(given, str) or not quote.name or not isinstance(quote.quote, str | None):

@@ -23,10 +23,10 @@ from referencing import Registry, Resource
 from referencing.exceptions import Unresolvable
 from referencing.jsonschema import DRAFT202012, SchemaResource
 
-from tempo_trl.rewards.json_reading import integer
+from tempo_trl.rewards.json_reading import Path, integer
 
-Path = tuple[str | int, ...]
 _NOTES = {"$schema", "$id", "$defs", "definitions", "$comment", "title", "description", "default", "examples"}
+_NOTES |= {"deprecated", "readOnly", "writeOnly"}
 _OPENERS = {"object": "{", "array": "["}
 _OF_PROPERTIES = {"type", "properties", "required", "$ref", "allOf"}
 
@@ -42,7 +42,7 @@ def schema_errors(schema: str, value: str | None = None) -> dict:
     Returns:
         `dict`: `invalid`, why the schema is not valid; or `openers`, the brackets that its values may begin with, and
         `named`, the paths of its properties; or `errors`, the paths of what is wrong or missing, and `additional`,
-        those of what the schema forbids. The empty path is the value itself.
+        those of the keys that the schema forbids. The empty path is the value itself.
     """
     try:
         validator, asked = _read(schema)
@@ -67,13 +67,13 @@ def _read(text: str) -> tuple[Validator, dict]:
     kind.check_schema(schema)
     resource = Resource.from_contents(schema, default_specification=DRAFT202012)
     resolver = Registry().resolver_with_root(resource)  # it knows nothing else, and fetches nothing
-    _check_references(resource, resolver)
+    _check_parts(resource, resolver)
     parts = [part for part, _ in _parts(schema, resolver)]
     openers = "".join(sorted(_openers(schema, resolver)))
     if not openers:
         raise ValueError("it asks for a value that is neither an object nor a list")
     asks_more = openers == "[" or any(
-        key not in _NOTES | _OF_PROPERTIES and not isinstance(value, bool)
+        key not in _NOTES | _OF_PROPERTIES and not (key == "additionalProperties" and isinstance(value, bool))
         for part in parts
         for key, value in part.items()
     )
@@ -89,17 +89,23 @@ def _multiple_of(validator: Validator, divisor: float, value: Any, schema: dict)
         yield ValidationError(f"{value!r} is not a multiple of {divisor}")
 
 
-def _check_references(resource: SchemaResource, resolver: Any) -> None:
-    """Raise ValueError for a reference that leads out of the schema."""
+def _check_parts(resource: SchemaResource, resolver: Any) -> None:
+    """Raise ValueError for a reference that leads out of the schema, and for a keyword whose errors have no place."""
     resolver = resolver.in_subresource(resource)
+    keywords = resource.contents if isinstance(resource.contents, dict) else {}
+    if "unevaluatedProperties" in keywords:
+        raise ValueError(
+            "it has `unevaluatedProperties`, whose errors do not name the key; use `additionalProperties`, and beside "
+            'it name the keys of `allOf` again, as in {"properties": {"city": true}}'
+        )
     for keyword in ("$ref", "$dynamicRef"):
-        reference = isinstance(resource.contents, dict) and resource.contents.get(keyword)
+        reference = keywords.get(keyword)
         try:
             resolver.lookup(reference or "")
         except Unresolvable:
             raise ValueError(f"its reference {reference!r} leads out of it, and nothing is fetched") from None
     for part in resource.subresources():
-        _check_references(part, resolver)
+        _check_parts(part, resolver)
 
 
 def _parts(schema: dict | bool, resolver: Any, above: Sequence[dict] = ()) -> Iterator[tuple[dict, Any]]:
@@ -116,7 +122,7 @@ def _parts(schema: dict | bool, resolver: Any, above: Sequence[dict] = ()) -> It
 
 
 def _openers(schema: dict | bool, resolver: Any, above: Sequence[dict] = ()) -> set[str]:
-    """The brackets that values begin with, as far as kinds, constants, properties and elements tell."""
+    """The brackets that values begin with, as far as kinds, constants, names and alternatives tell."""
     allowed = set() if schema is False else {"{", "["}
     parts = [*_parts(schema, resolver, above)]
     above = (*above, *(part for part, _ in parts))
@@ -157,5 +163,4 @@ def _places(error: ValidationError) -> tuple[str, list[Path]]:
         return "additional", [
             (*path, key) for key in others if not any(re.search(pattern, key) for pattern in patterns)
         ]
-    is_additional = error.validator in ("unevaluatedProperties", "unevaluatedItems", "additionalItems")
-    return "additional" if is_additional else "errors", [path]
+    return "errors", [path]

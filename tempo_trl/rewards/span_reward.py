@@ -105,14 +105,14 @@ def _refuse_contradictions(spans: Sequence[SpanReward], where: str) -> None:
     seen = set()
     for span in spans:
         known = first.setdefault(span.name, span)
-        if (span.name, span.start, span.end) in seen:
-            raise ValueError(f"{where}: {span.name!r} stands twice with the same place ({span.start}, {span.end}).")
-        seen.add((span.name, span.start, span.end))
         if known.reward != span.reward or (known.start is None) != (span.start is None):
             raise ValueError(
                 f"{where}: {known} and {span} have one name. Two places of one criterion must have the same reward, "
                 "and each a start and an end. Give different criteria different names."
             )
+        if (span.name, span.start, span.end) in seen:
+            raise ValueError(f"{where}: {span.name!r} stands twice with the same place ({span.start}, {span.end}).")
+        seen.add((span.name, span.start, span.end))
 
 
 def refuse_columns_as_options(function: str, **options: Any) -> None:

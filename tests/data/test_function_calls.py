@@ -37,6 +37,8 @@ def test_the_expected_calls_earn_all_rewards():
 
 
 UNREADABLE = ["I cannot do that.", "<tool_call>\n{'name': 'go', 'arguments': {'is_fast': true}}\n</tool_call>"]
+NAMES = ("", '"name": "", ', '"name": null, ')
+UNREADABLE += [f'<tool_call>{{{name}"arguments": {{}}}}</tool_call>' for name in NAMES]
 UNREADABLE += ['<tool_call>["go"]</tool_call>', '<tool_call>{"name": "go", "arguments": {"x": NaN}}</tool_call>']
 
 

@@ -12,6 +12,7 @@ from tempo_trl.evaluation.generation import answered, chunks
 from tempo_trl.evaluation.harness import Question
 from tempo_trl.evaluation.settings import Settings
 from tempo_trl.launch import cli
+from tempo_trl.rewards.grader import Grader
 
 from ..data.rows import HUB_ROWS, write_file
 from .evaluating import let_the_model_say, right, write_rows
@@ -61,6 +62,16 @@ def test_a_grader_that_is_not_installed_is_missed_before_anything_is_generated(g
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name == "math_verify" else find_spec(name))
     let_the_model_say(monkeypatch, lambda row, sample: pytest.fail("generated"))
     with pytest.raises(ImportError, match=r'"trl\[math-verify\]"'):
+        evaluate(tiny_model, **given)
+
+
+def test_a_grader_starts_before_anything_is_generated(given, tiny_model, monkeypatch):
+    def compare(self, gold, answer):
+        raise OSError("no child")
+
+    monkeypatch.setattr(Grader, "compare", compare)
+    let_the_model_say(monkeypatch, lambda row, sample: pytest.fail("generated"))
+    with pytest.raises(OSError, match="no child"):
         evaluate(tiny_model, **given)
 
 

@@ -61,6 +61,14 @@ def test_only_the_childs_own_time_counts(make_grader):
     assert [child.compare("1", answer) for answer in ("idle", "busy", "idle")] == [True, None, True]
 
 
+def test_the_childs_memory_does_not_depend_on_the_number_of_cores(make_grader, monkeypatch):
+    names = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS")
+    for name in names:
+        monkeypatch.setenv(name, "64")
+    child = make_grader(f"import json, os; input(); print(json.dumps([os.environ[name] for name in {names}]))")
+    assert child.compare("1", "1") == ["1", "1"]
+
+
 def test_an_answer_that_kills_the_child_is_not_decided_and_the_next_one_is_graded(make_grader):
     mortal = make_grader("if 'die' not in input(): print('true', flush=True)")
     assert mortal.compare("1", "die") is None
@@ -88,12 +96,22 @@ def test_the_widest_question_does_not_block_on_a_child_that_reads_nothing(make_g
     assert deaf._process is None
 
 
-def test_what_is_undecided_is_none_and_said_once(make_grader, monkeypatch, caplog):
-    reward_module._undecided.cache_clear()
-    monkeypatch.setattr(reward_module, "shared_grader", make_grader("raise SystemExit"))
+@pytest.mark.parametrize(
+    "program, reason",
+    [
+        ("raise SystemExit", "its child failed"),
+        ("raise MemoryError", "its child failed"),
+        ("while input(): print('null', flush=True)", "it takes too much time"),
+        ("import os, signal; os.kill(os.getpid(), signal.SIGVTALRM)", "it takes too much time"),
+    ],
+)
+def test_what_is_undecided_is_none_and_said_once_with_its_reason(program, reason, make_grader, monkeypatch, caplog):
+    grader.undecided.cache_clear()
+    monkeypatch.setattr(reward_module, "shared_grader", make_grader(program))
     for _ in range(2):
         assert math_reward([boxed("x"), boxed("5"), "none"], ["5"] * 3) == [None, 1.0, 0.0]
-    assert [record.getMessage()[:30] for record in caplog.records] == ["math_reward did not decide whe"]
+    [record] = caplog.records
+    assert record.getMessage().startswith(f"math_reward did not judge an answer (its reward is None): {reason}")
 
 
 def test_threads_share_one_child():

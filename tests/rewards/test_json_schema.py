@@ -10,7 +10,7 @@ from jsonschema import Draft202012Validator
 from pydantic import BaseModel, Field
 
 from tempo_trl.rewards import SpanReward, json_schema, json_schema_reward, mean_reward
-from tempo_trl.rewards.json_schema import _undecided
+from tempo_trl.rewards.grader import undecided
 
 END = "<|im_end|>"
 
@@ -123,6 +123,8 @@ def test_nested_properties_are_criteria_by_their_path(text, expected):
         ({"type": "array", "items": {"type": "integer"}}, "[1, 2]", '[1, "2"]'),
         ({"type": "object", "minProperties": 1}, '{"a": 1}', "{}"),
         ({"additionalProperties": {"type": "integer"}}, '{"a": 1}', '{"a": ""}'),
+        ({"type": ["array", "object"], "uniqueItems": True}, "[1, 2]", "[1, 1]"),
+        ({"type": ["array", "object"], "unevaluatedItems": False}, "[]", "[1]"),
         ({"if": {"required": ["a"]}, "then": {"required": ["b"]}}, '{"a": 1, "b": 2}', '{"a": 1}'),
     ],
 )
@@ -231,6 +233,7 @@ def test_the_json_begins_at_the_first_bracket_of_a_kind_that_the_schema_allows(s
         ),
         ({"anyOf": [{"$ref": "#/$defs/A"}]}, "'#/\\$defs/A' leads out of it"),
         ({"properties": {"a": False}}, "its property 'a' is false"),
+        ({"properties": {"a": {"unevaluatedProperties": False}}}, "it has `unevaluatedProperties`.*additionalProp"),
     ],
 )
 def test_a_schema_that_is_not_valid_or_leads_out_of_itself_is_an_error_with_its_row(schema, message):
@@ -263,7 +266,7 @@ def deep(depth):
     ],
 )
 def test_what_takes_too_long_or_is_too_deep_is_not_judged_and_said_once(text, schema, caplog):
-    _undecided.cache_clear()
+    undecided.cache_clear()
     with caplog.at_level(logging.WARNING):
         assert json_schema([text, RIGHT], schema=[schema, PRODUCT]) == [[], judged(RIGHT, PRODUCT)]
         assert json_schema_reward([text], schema=[schema]) == [None]

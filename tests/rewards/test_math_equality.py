@@ -113,6 +113,11 @@ def test_what_is_not_read_is_compared_as_text(between):
     assert shared_grader.compare(gold, f"3  {between} 5.") is True
 
 
+def test_formulas_that_are_too_deep_to_be_read_are_not_decided():
+    deep = r"\sqrt{" * 200 + "5" + "}" * 200
+    assert shared_grader.compare(deep, f"{deep}+0") is None
+
+
 @given(st.integers(-(10**9), 10**9), st.integers(0, 6))
 def test_a_plain_number_is_read_exactly_however_it_is_written(digits, places):
     from fractions import Fraction

@@ -128,7 +128,9 @@ def test_an_async_judge_makes_an_async_function(judge):
         ([], "got 0 lists"),
         ([None], "row 0: expected a list of quotes, got None"),
         ([[{"name": "a", "reward": 1.0}]], "expected .name, score"),
-        ([[("a", 1.0, "x"), ("a", 0.0, "y")]], "'a' has the scores 1.0 and 0.0, expected one"),
+        ([[("a", [1.0], "x")]], "row 0: expected .name, score"),
+        *(([[("a", 1.0, "tower"), ("a", 0.0, other)]], "row 0: .* have one name") for other in ("tower", "tall", "y")),
+        ([[("a", 1.0, "x"), ("a", 0.0, "y")]], "row 0: .*reward=1.0.*reward=0.0.* have one name"),
     ],
 )
 def test_anything_else_is_an_error_that_names_judge_and_row(returned, message):
@@ -136,7 +138,7 @@ def test_anything_else_is_an_error_that_names_judge_and_row(returned, message):
         return returned
 
     with pytest.raises(ValueError, match=f"strict_judge.*{message}"):
-        quotes(strict_judge)(texts=[TEXT])
+        checked_spans(quotes(strict_judge)(texts=[TEXT]), [TEXT], "strict_judge")
 
 
 WRITTEN = st.text(max_size=40) | st.text(alphabet="aA b\n\t'’“\"İΣς-–", max_size=40)
