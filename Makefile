@@ -62,7 +62,7 @@ test-main: $(INSTALLED)
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 3 --durations=10 --ignore=tests/test_site.py --ignore=tests/report/test_browser.py
 
 test-site: $(DOCS_INSTALLED)
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 0 -rs tests/test_site.py
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 0 tests/test_site.py
 
 # The production stack: vLLM (its CPU build of the same version), and the transformers that it pins. Its packages for
 # images and sound are not needed here, and are built for another torch.
@@ -86,7 +86,7 @@ test-vllm: $(VLLM_VENV)/.installed ## what depends on vLLM, or on the transforme
 
 # The report in the machine's Chromium. Without one the tests are skipped, with a message.
 test-browser: $(INSTALLED) ## the report in Chromium
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 0 -rs tests/report/test_browser.py
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 0 tests/report/test_browser.py
 
 # TRL_REPO is a clone of https://github.com/huggingface/trl at the tag of the version that is installed. Its tests run
 # twice, once with TEMPOTrainer instead of GRPOTrainer; what they load from the Hub is built on the spot.

@@ -7,10 +7,11 @@ override in `tempo_trl/trainers/`, and only then this file and the range in setu
 import inspect
 import re
 from collections import deque
+from dataclasses import fields
 
 import pytest
 import torch
-from transformers import Trainer
+from transformers import Trainer, TrainingArguments
 from trl import GRPOConfig, GRPOTrainer
 from trl.trainer import grpo_trainer
 from trl.trainer.utils import RepeatSampler, add_fused_lm_head
@@ -18,6 +19,26 @@ from trl.trainer.utils import RepeatSampler, add_fused_lm_head
 from tempo_trl.trainers.reward_functions import refuse_reserved_metrics
 
 from .trainers.recording import config, parity, train
+
+# Of GRPOConfig, beyond those of TrainingArguments.
+FIELDS = """
+    beta cache_implementation cast_lm_head_to_fp32 chat_template_kwargs delta disable_dropout
+    ds3_gather_for_generation entropy_coef entropy_coef_delta entropy_coef_max entropy_coef_min entropy_target
+    epsilon epsilon_high generation_batch_size generation_kwargs importance_sampling_level log_completions
+    log_completions_hub_repo log_multimodal log_unique_prompts loss_type mask_truncated_completions
+    max_completion_length max_tool_calling_iterations min_p model_init_kwargs multi_objective_aggregation
+    num_completions_to_print num_generations num_generations_eval num_iterations off_policy_mask_threshold
+    pad_to_multiple_of ref_model_mixup_alpha ref_model_sync_steps repetition_penalty reward_weights
+    router_aux_loss_coef sapo_temperature_neg sapo_temperature_pos scale_rewards shuffle_dataset
+    steps_per_generation sync_ref_model temperature top_entropy_quantile top_k top_p
+    transformers_continuous_batching_config trust_remote_code use_adaptive_entropy use_bias_correction_kl
+    use_transformers_continuous_batching use_transformers_paged use_vllm vespo_k_neg vespo_k_pos vespo_lambda_neg
+    vespo_lambda_pos vllm_enable_sleep_mode vllm_gpu_memory_utilization vllm_group_port
+    vllm_importance_sampling_cap vllm_importance_sampling_clip_max vllm_importance_sampling_clip_min
+    vllm_importance_sampling_correction vllm_importance_sampling_mode vllm_max_model_length vllm_mode
+    vllm_model_impl vllm_server_base_url vllm_server_host vllm_server_port vllm_server_timeout
+    vllm_structured_outputs_regex vllm_tensor_parallel_size
+"""
 
 OVERRIDDEN = {
     "_calculate_rewards": ["self", "inputs", "prompts", "completions", "completion_ids_list"],
@@ -168,10 +189,9 @@ def test_a_row_s_loss_depends_on_its_own_logps_and_its_advantage_times_a_finite_
 def test_the_head_scores_the_last_hidden_state_that_leaves_the_base_model_as_a_module():
     source = inspect.getsource(add_fused_lm_head)
     assert 'backbone_attr = "base_model"' in source
-    assert "backbone_outputs = getattr(self, backbone_attr)(*args, **kwargs)" in source, "SignalShare hooks this call"
+    assert "backbone_outputs = getattr(self, backbone_attr)(*args, **kwargs)" in source, "critic.py hooks this call"
     used = re.findall(r"= backbone_outputs\.last_hidden_state.*", source)
     assert used == ["= backbone_outputs.last_hidden_state[:, :-1]", "= backbone_outputs.last_hidden_state"]
-    assert "generation_batch_size" in inspect.getsource(GRPOConfig), "SignalShare counts the groups of a generation"
 
 
 def test_the_loss_reads_the_old_logps_for_the_ratio_and_the_off_policy_mask_alone():
@@ -193,6 +213,11 @@ def test_the_losses_without_a_gradient_through_the_ratio_are_those_that_epsilon_
     assert "per_token_kl = per_token_kl * coef_1" in source, "use_bias_correction_kl: see GRPOLambdaConfig"
     losses = set(re.findall(r'"(\w+)"', "".join(re.findall(r"self\.loss_type (?:==|in) (.*):", source))))
     assert losses == {"grpo", "bnpo", "dr_grpo", "dapo", "luspo", "sapo", "cispo", "vespo"}, "a loss is new or gone"
+
+
+def test_the_configuration_has_no_field_that_nobody_has_decided_on():
+    own, theirs = ({field.name for field in fields(cls)} for cls in (GRPOConfig, TrainingArguments))
+    assert own - theirs == set(FIELDS.split()), "test a new field in test_features.py, or refuse it"
 
 
 def test_epsilon_high_and_the_batch_geometry_are_fields_of_the_config(tmp_path):

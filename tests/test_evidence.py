@@ -15,7 +15,7 @@ from benchmarks.compact_json import write_json
 from benchmarks.gpu.language_model import comparison
 from benchmarks.language_model import cells
 from benchmarks.language_model.noise import of_a_step
-from benchmarks.language_model.show import alone, over_grpo, with_grpo
+from benchmarks.language_model.show import alone, by_phase, over_grpo, with_grpo
 from benchmarks.language_model.study import STUDIES as ALL_LANGUAGE_STUDIES
 from benchmarks.learning import results
 from benchmarks.learning.results import Measured, baseline_of, read_results
@@ -24,7 +24,10 @@ from benchmarks.learning.studies import STUDIES
 
 FOLDER = Path(__file__).parents[1] / "docs" / "evidence"
 PAGES = {path.stem: path.read_text() for path in sorted(FOLDER.glob("*.md"))}
-README = (FOLDER.parents[1] / "README.md").read_text()
+DOCS = FOLDER.parent
+README = DOCS.parent / "README.md"
+QUOTING = [README, DOCS / "guides" / "choosing.md", *sorted((DOCS / "methods").glob("*.md"))]
+QUOTING += [FOLDER / "language_models.md", FOLDER / "toy_tasks.md"]
 FIGURES = sorted(FOLDER.glob("*.png"))
 LANGUAGE_STUDIES = {name: study for name, study in ALL_LANGUAGE_STUDIES.items() if study.numbers.exists()}
 OF_LANGUAGE = {study.stem: study for study in LANGUAGE_STUDIES.values()}
@@ -122,20 +125,19 @@ def rows_of_gains() -> Iterator[str]:
         yield row_of([label, str(ahead), str(behind or "none"), f"{np.median(gains):.2f}", f"{gains.min():.2f}"])
 
 
-def rows_of_language(study) -> Iterator[str]:
+def rows_of_language(study, table=over_grpo) -> Iterator[str]:
     measured = cells.Cells(study)
     rates = measured.rates()
     pairs = with_grpo(measured, rates, rates["grpo"], study.seeds)
     assert {arm: len(own) for arm, own in pairs.items()} == {arm: len(study.seeds_of(arm)) for arm in pairs}
-    table = over_grpo(pairs)
-    yield from map(row_of, map(list, zip(*(column.cells for column in table.columns), strict=True)))
+    yield from map(row_of, map(list, zip(*(column.cells for column in table(pairs).columns), strict=True)))
 
 
-def rows_of_noise() -> Iterator[str]:
-    start, grpo_4 = (numbers_of("orders_noise")["policies"][name] for name in ("start", "grpo_4"))
-    for credit in start["credits"]:
+def rows_of_noise(name: str = "orders_noise") -> Iterator[str]:
+    policies = numbers_of(name)["policies"]
+    for credit in policies["start"]["credits"]:
         shown = [credit]
-        for own in (policy["credits"][credit] for policy in (start, grpo_4)):
+        for own in (policies[policy]["credits"][credit] for policy in sorted(policies, reverse=True)):
             step = [of_a_step(share) for share in own["signal"]]
             shown += ["{:.2f} [{:.2f}, {:.2f}]".format(*numbers) for numbers in (own["noise_to_signal"], step)]
         yield row_of(shown)
@@ -179,6 +181,27 @@ TABLES = {
 def test_the_rows_of_a_table_are_those_of_the_numbers(name):
     page, rows = TABLES[name]
     assert "\n".join(rows()) in PAGES[page]
+
+
+@pytest.fixture(scope="module")
+def measured() -> set[tuple[float, ...]]:
+    """(x, low, high) of each interval of the tables, of runs by phase and of all noises, and each turned round."""
+    criteria = [study for study in LANGUAGE_STUDIES.values() if study.has_criteria]
+    noises = [path.stem for path in FOLDER.glob("*_noise.json")]
+    rows = chain(*(rows() for _, rows in TABLES.values()), *(rows_of_language(study, by_phase) for study in criteria))
+    text = "\n".join(chain(rows, *map(rows_of_noise, noises)))
+    found = {tuple(map(float, one)) for one in re.findall(r"(\S+) \[(\S+), (\S+)\]", text)}
+    return found | {(-x, -high, -low) for x, low, high in found}
+
+
+@pytest.mark.parametrize("page", QUOTING, ids=lambda path: path.stem)
+def test_every_interval_that_a_page_quotes_is_one_of_the_numbers(page, measured):
+    """A quote is "x (a to b)", with words between x and the bracket."""
+    number = r"[-+]?\d+\.\d+"
+    for paragraph in re.sub(r"\]\([^)]*\)", "]", page.read_text()).split("\n\n"):
+        for words, low, high in re.findall(rf"(.*?)\(({number})\s+to\s+({number})\)", paragraph, re.DOTALL):
+            quoted = [(float(x), float(low), float(high)) for x in re.findall(number, words)]
+            assert measured & set(quoted), f"{words[-60:]}({low} to {high})"
 
 
 @pytest.mark.parametrize("name", LEARNED)
@@ -247,4 +270,4 @@ def front_of(study, measure: str, row: int | str) -> list[str]:
 @pytest.mark.parametrize("row", ROWS_ON_FRONT)
 def test_the_readmes_table_is_that_of_the_numbers(row):
     columns = [front_of(ALL_LANGUAGE_STUDIES[name], measure, ROWS_ON_FRONT[row]) for name, measure in ON_FRONT.items()]
-    assert row_of([row, *chain(*columns)]) in README
+    assert row_of([row, *chain(*columns)]) in README.read_text()

@@ -21,12 +21,15 @@ from pathlib import Path
 from tests.demo.order_runs import HELD_OUT, TRAINED, evaluated, recorded, table, wrong_city
 
 folder = Path(sys.argv[1])
+seen = folder / "shares.json"
 table(folder, 0, HELD_OUT, ["Sure!", '{"city": '])
 recorded(folder)
 for step in (1, 2):
-    time.sleep(1.5)
-    table(folder, step, TRAINED, [wrong_city(TRAINED[0]["truth"]), TRAINED[1]["truth"] if step == 2 else "no"])
-time.sleep(1.5)
+    answers = [wrong_city(TRAINED[0]["truth"]), TRAINED[1]["truth"] if step == 2 else "no"]
+    written = table(folder, step, TRAINED, answers)
+    end = time.monotonic() + 60  # of a test that does not look
+    while not (seen.exists() and written.name in seen.read_text()) and time.monotonic() < end:
+        time.sleep(0.01)
 evaluated(folder)
 """
 

@@ -4,14 +4,15 @@ import json
 import re
 
 import pytest
+from transformers import AutoTokenizer
 
 from benchmarks.tasks import calls, instructions, prompts_of, word_sums
 from tempo_trl.data import orders
 from tempo_trl.data.leaks import leaked_rows
-from tempo_trl.demo.language_model import language_model
 from tempo_trl.rewards import json_fields, tool_call_fields
 from tempo_trl.rewards.equation_reading import equations_of
 
+from ..smollm2 import whole_model
 from .answers import answer_of
 
 TASKS = {"orders": orders, "calls": calls, "word_sums": word_sums}
@@ -131,11 +132,7 @@ def test_four_sums_are_counted_in_what_follows_them(text, reward, place):
 
 @pytest.fixture(scope="module")
 def tokenizer():
-    transformers = pytest.importorskip("transformers")
-    try:
-        return transformers.AutoTokenizer.from_pretrained(language_model().path)
-    except OSError as error:  # neither the package nor the Hub has the model
-        pytest.skip(str(error))
+    return AutoTokenizer.from_pretrained(whole_model().path)
 
 
 @pytest.mark.parametrize(

@@ -57,12 +57,6 @@ def raises(batch: Batch) -> torch.Tensor:
     return spread(batch)
 
 
-def drops_a_token_on_one_rank(batch: Batch) -> Credit:
-    mask = batch.loss_mask.clone()
-    mask[0, 0] = False
-    return Credit(spread(batch), loss_mask=mask if RANK == 0 else None)
-
-
 def cannot_be_sent(batch: Batch) -> Credit:
     return Credit(spread(batch), statistics=(lambda: None) if RANK == 0 else None)
 

@@ -6,7 +6,9 @@ MODEL FOLDER [CASE ...], started by test_rank_matrix.py. Writes each case's adva
 import os
 import random
 import re
+from dataclasses import replace
 
+import torch
 import torch.distributed as dist
 
 from tempo_trl import SpanCreditConfig, SpanCreditTrainer, SpanReward
@@ -29,6 +31,7 @@ CASES = {
     "no branch at all": {"num_generations": 8, "style": "same"},
     "unscorable completions on the first ranks": {"num_generations": 8, "style": "unscorable"},
     "tokens of the environment": {"num_generations": 8, "style": "environment"},
+    "tokens that the credit of some prompts leaves out": {"num_generations": 12, "style": "dropped"},
     "batch scaling, two updates a generation": {"num_generations": 4, "scale_rewards": "batch", "num_iterations": 2},
     "truncated completions masked": {"num_generations": 8, "mask_truncated_completions": True},
     "beta and sequence-level importance": {
@@ -120,6 +123,15 @@ def record_collectives() -> list[str]:
     return calls
 
 
+class Dropping(RecordingTrainer):
+    """Takes tokens of some prompts out of the loss, which the last ranks lack: they return no mask."""
+
+    def credit(self, batch):
+        some = torch.tensor([int(prompt.split()[2]) < 4 for prompt in batch.columns["prompt"]])
+        mask = batch.loss_mask & ~(some[:, None] & (batch.completion_ids % 3 == 0))
+        return replace(super().credit(batch), loss_mask=mask if some.any() else None)
+
+
 class RecordingSpans(Recording, SpanCreditTrainer):
     pass
 
@@ -146,7 +158,8 @@ def run_case(
     if spans:
         trainer = trainer_with_spans(model, style, *arguments, **keywords)
     else:
-        trainer = RecordingTrainer(model, reward_of(style), *arguments, **keywords)
+        cls = Dropping if style == "dropped" else RecordingTrainer
+        trainer = cls(model, reward_of(style), *arguments, **keywords)
     trainer.train()
     return {
         "batches": [(batch.training, batch.completion_ids, batch.output["advantages"]) for batch in trainer.batches],

@@ -4,6 +4,7 @@ import pytest
 import torch
 
 from tempo_trl import GRPOLambdaTrainer, PlainGRPOTrainer, PrefixBaselineTrainer, TEMPOTrainer
+from tempo_trl.credit.traces import trace_weights
 
 from .recording import Recording, config, train
 
@@ -34,7 +35,9 @@ def test_the_floor_lifts_what_is_below_it_and_leaves_the_rest(method, tiny_model
 def test_the_weights_of_a_trace_come_after_the_floor_as_in_the_paper(tiny_model, tmp_path):
     weighted = {"trace_update": "weight", "trace_lambda": 0.9, "beta": 0.0}
     output = first_batch(tiny_model, tmp_path, GRPOLambdaTrainer, **weighted)
-    assert output["advantages"].min() < FLOOR  # the sum of the decays is more than 1
+    outcome, weights = output["outcome"][:, None], trace_weights(output["completion_mask"], 0.9)
+    assert (outcome < FLOOR).any()
+    torch.testing.assert_close(output["advantages"], outcome.clamp(min=FLOOR) * weights)
 
 
 @pytest.mark.parametrize("floor", [0.1, float("nan")])

@@ -8,17 +8,9 @@ import pytest
 from transformers import GenerationConfig, Qwen3ForCausalLM
 from trl import GRPOConfig, GRPOTrainer
 
-from tempo_trl import (
-    GRPOLambdaConfig,
-    GRPOLambdaTrainer,
-    PPOConfig,
-    PPOTrainer,
-    TEMPOConfig,
-    TEMPOTrainer,
-    TokenCreditConfig,
-    TreeRPOConfig,
-    TreeRPOEntropyConfig,
-)
+from tempo_trl import GRPOLambdaTrainer, PPOTrainer, TEMPOTrainer, TokenCreditConfig
+from tempo_trl.launch.arguments import class_of
+from tempo_trl.methods import METHODS
 from tempo_trl.rollout.fixed import FixedTree
 from tempo_trl.rollout.tree_rollout import TreeRollout
 
@@ -33,25 +25,39 @@ def test_a_grpo_config_is_refused_with_what_to_change(cls, tiny_model, tmp_path)
         cls(tiny_model, parity, config(tmp_path, GRPOConfig), questions())
 
 
+each_method = pytest.mark.parametrize("method", METHODS)
 DIFFERENT = {
-    TEMPOConfig: {"epsilon_high": 0.28},
-    GRPOLambdaConfig: {"beta": 0.04, "use_bias_correction_kl": False, "advantage_floor": -0.1},
-    PPOConfig: {"beta": 1e-4, "num_iterations": 2},
+    "tempo": {"epsilon_high": 0.28},
+    "prefix_baseline": {"epsilon_high": 0.28},
+    "hepo": {"top_entropy_quantile": 0.2},
+    "grpo_lambda": {"beta": 0.04, "use_bias_correction_kl": False, "advantage_floor": -0.1},
+    "treerpo": {"vllm_importance_sampling_mode": "token_truncate"},
+    "treerpo_entropy": {
+        "temperature": 0.6,
+        "top_p": 0.85,
+        "top_k": 25,
+        "repetition_penalty": 1.1,
+        "vllm_importance_sampling_mode": "token_truncate",
+        "vllm_importance_sampling_correction": False,
+    },
+    "ppo": {"beta": 1e-4, "num_iterations": 2},
 }
 
 
-@pytest.mark.parametrize("config_cls", DIFFERENT)
-def test_a_configuration_is_grpos_but_for_what_the_paper_has_otherwise(config_cls, tmp_path):
+@each_method
+def test_a_configuration_is_grpos_but_for_what_the_paper_has_otherwise(method, tmp_path):
     ours, shared, stock = (
-        cls(str(tmp_path), use_cpu=True, bf16=False).to_dict() for cls in (config_cls, TokenCreditConfig, GRPOConfig)
+        cls(str(tmp_path), use_cpu=True, bf16=False).to_dict()
+        for cls in (class_of(method, "Config"), TokenCreditConfig, GRPOConfig)
     )
     base = shared | stock
     changed = {key: ours[key] for key in base if ours[key] != base[key] and key != "logging_dir"}
-    assert changed == DIFFERENT[config_cls]
+    assert changed == DIFFERENT.get(method, {})
 
 
-@pytest.mark.parametrize("config_cls", [TEMPOConfig, TreeRPOConfig, TreeRPOEntropyConfig, GRPOLambdaConfig, PPOConfig])
-def test_every_field_of_a_configuration_is_documented_and_has_a_help(config_cls):
+@each_method
+def test_every_field_of_a_configuration_is_documented_and_has_a_help(method):
+    config_cls = class_of(method, "Config")
     documented = " ".join(base.__doc__ for base in config_cls.__mro__ if base is not GRPOConfig and base.__doc__)
     for field in fields(config_cls):
         stock = GRPOConfig.__dataclass_fields__.get(field.name)

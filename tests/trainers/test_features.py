@@ -6,10 +6,13 @@ from itertools import cycle
 import pytest
 import torch
 from datasets import IterableDataset
+from transformers import Qwen3ForSequenceClassification
 
 from tempo_trl.credit import prefix_values, td_errors, tempo_advantages
 
-from .recording import parity, picky, questions, rolled_out, share_of_threes, train
+from ..tiny import tiny_model_config, tiny_tokenizer
+from .agents import Rooms, scripted
+from .recording import RecordingTrainer, parity, picky, questions, rolled_out, share_of_threes, train
 
 pytestmark = pytest.mark.matrix
 
@@ -125,6 +128,26 @@ def test_evaluation(num_generations_eval, tiny_model, tmp_path):
 def test_conversational_prompts_with_template_options(tiny_model, tmp_path):
     options = {"chat_template_kwargs": {"enable_thinking": False}}
     check_credit(train(tiny_model, tmp_path, dataset=questions(conversational=True), **options))
+
+
+def test_tools_that_are_functions(tiny_model, tmp_path):
+    options = {"dataset": questions(conversational=True), "max_completion_length": 400, "max_steps": 1}
+    options |= {"reward_funcs": share_of_threes, "trainer": {"tools": [Rooms().open]}}
+    trainer = train(tiny_model, tmp_path, scripted(RecordingTrainer), **options)
+    check_credit(trainer)
+    assert trainer.state.log_history[0]["tools/call_frequency"] == 9 / 4  # of the four scripts
+
+
+def test_reward_models_by_path_and_as_objects_with_a_tokenizer(tiny_model, tmp_path):
+    folder, tokenizer = str(tmp_path / "reward"), tiny_tokenizer()
+    model_config = tiny_model_config(len(tokenizer), num_labels=1, pad_token_id=tokenizer.pad_token_id)
+    model = Qwen3ForSequenceClassification(model_config)
+    for each in (model, tokenizer):
+        each.save_pretrained(folder)
+    keywords = {"reward_processing_classes": [None, tokenizer]}
+    trainer = train(tiny_model, tmp_path, reward_funcs=[folder, model], trainer=keywords)
+    check_credit(trainer)
+    assert all(torch.equal(*batch.rewards_per_func.T) for batch in trainer.batches)
 
 
 def test_iterable_datasets(tiny_model, tmp_path):

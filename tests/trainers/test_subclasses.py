@@ -3,33 +3,10 @@
 import pytest
 import torch
 
-from tempo_trl import TEMPOTrainer
+from tempo_trl import TEMPOTrainer, TokenCreditTrainer
+from tempo_trl.methods.tempo import tempo_credit
 
 from .recording import assert_same_weights, share_of_threes, train
-
-
-def weighing(weigh):
-    """A subclass that changes the advantages of a scored batch, as scripts with a length penalty do."""
-
-    class Weighing(TEMPOTrainer):
-        def _generate_and_score_completions(self, inputs):
-            output = super()._generate_and_score_completions(inputs)
-            self.assigned = output["advantages"].clone()
-            output["advantages"] = weigh(output["advantages"])
-            self.output = output
-            return output
-
-    return Weighing
-
-
-def run(weigh, model, folder, tokens=8, **options):
-    """A step on 8 completions of exactly `tokens` tokens."""
-    length = {"max_completion_length": tokens, "generation_kwargs": {"min_new_tokens": tokens}}
-    cls = weighing(weigh)
-    return train(model, folder, cls=cls, reward_funcs=share_of_threes, max_steps=1, **length, **options)
-
-
-PER_ROW = torch.linspace(0.5, 1.5, 8)
 
 
 def test_advantages_per_completion_may_be_made_into_ones_per_token(tiny_model, tmp_path):
@@ -51,13 +28,20 @@ def test_advantages_per_completion_may_be_made_into_ones_per_token(tiny_model, t
 @pytest.mark.parametrize(
     "change",
     [
-        lambda a: a,
-        lambda a: 2 * a,
-        lambda a: a * PER_ROW[:, None],
-        lambda a: a + 0.5,
-        lambda a: a * torch.rand(8, 8, generator=torch.Generator().manual_seed(0)),
+        lambda advantages: advantages * torch.linspace(0.5, 1.5, 8)[:, None],  # as scripts with a length penalty do
+        lambda advantages: advantages * torch.rand(8, 8, generator=torch.Generator().manual_seed(0)),
     ],
+    ids=["per completion", "per token"],
 )
-def test_other_changes_of_advantages_train_as_they_are(change, tiny_model, tmp_path):
-    trainer = run(change, tiny_model, tmp_path)
-    assert torch.equal(trainer.output["advantages"], change(trainer.assigned))
+def test_advantages_that_a_subclass_changes_train_as_credit_that_has_them(change, tiny_model, tmp_path):
+    class Changing(TEMPOTrainer):
+        def _generate_and_score_completions(self, inputs):
+            output = super()._generate_and_score_completions(inputs)
+            return output | {"advantages": change(output["advantages"])}
+
+    options = {"reward_funcs": share_of_threes, "max_steps": 1, "epsilon_high": None}
+    options |= {"max_completion_length": 8, "generation_kwargs": {"min_new_tokens": 8}}
+    credit = {"credit_func": lambda batch: change(tempo_credit(batch).advantages)}
+    ours = train(tiny_model, tmp_path / "ours", cls=Changing, **options)
+    theirs = train(tiny_model, tmp_path / "theirs", cls=TokenCreditTrainer, trainer=credit, **options)
+    assert_same_weights(ours, theirs)

@@ -14,7 +14,7 @@ from tempo_trl.methods.tempo import tempo_credit
 
 from . import credit_functions as functions
 from .launching import run_ranks, torchrun
-from .recording import assert_same, assert_same_weights, config, parity, picky, questions, share_of_threes, train
+from .recording import assert_same_weights, config, parity, picky, questions, share_of_threes, train
 from .test_features import scripted_rollout
 
 TRAINERS = [name for name in tempo_trl.__all__ if name.endswith("Trainer")]
@@ -109,14 +109,6 @@ def test_a_function_that_fails_on_one_rank_ends_the_run_on_all(name, kind, tiny_
     assert ranks[0]["error"] == ranks[1]["error"]
     assert ranks[0]["error"][0] == kind
     assert name in ranks[0]["error"][1]
-
-
-@pytest.mark.matrix
-def test_tokens_that_leave_the_loss_on_one_rank_are_counted_on_all(tiny_model, tmp_path):
-    name = "drops_a_token_on_one_rank"
-    ranks = run_ranks(torchrun(2), 2, "tests.trainers.credit_functions", tiny_model, tmp_path, name)
-    assert ranks[0]["error"] is None
-    assert_same(ranks[0]["weights"], ranks[1]["weights"])
 
 
 def test_metrics_are_ratios_of_sums(tiny_model, tmp_path):
@@ -216,10 +208,9 @@ def test_signatures_name_trls_parameters_in_trls_order(name):
     assert ours == [*theirs, "credit_func", "step_reward_funcs", "span_reward_funcs", "observation_key_func"]
 
 
-def test_no_trl_method_is_overridden_twice_in_a_hierarchy():
-    for name in TRAINERS:
-        ours = [cls for cls in getattr(tempo_trl, name).__mro__ if cls.__module__.startswith("tempo_trl")]
-        for method in vars(GRPOTrainer) | {"_save_rng_state": 0, "_load_optimizer_and_scheduler": 0}:
-            defining = [cls.__name__ for cls in ours if method in vars(cls)]
-            allowed = 2 if method in ("__init__", "__doc__", "__module__", "_name", "_tag_names", "_paper") else 1
-            assert len(defining) <= allowed or method.startswith(("_name", "_tag", "_paper", "__")), (method, defining)
+@pytest.mark.parametrize("name", TRAINERS)
+def test_no_trl_method_is_overridden_twice_in_a_hierarchy(name):
+    ours = [cls for cls in getattr(tempo_trl, name).__mro__ if cls.__module__.startswith("tempo_trl")]
+    for method in {method for cls in GRPOTrainer.__mro__ for method in vars(cls)}:
+        defining = [cls.__name__ for cls in ours if method in vars(cls)]
+        assert len(defining) <= 1 or method.startswith(("__", "_name", "_tag", "_paper")), (method, defining)
