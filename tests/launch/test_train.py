@@ -254,8 +254,11 @@ def test_last_is_the_last_whole_checkpoint_or_a_fresh_start(tmp_path):
     assert resumed("--resume_from_checkpoint", "last") == resumed("--resume_from_checkpoint", "true") == newest
     assert resumed(*recipe(tmp_path, "resume_from_checkpoint: true")) == newest
     assert resumed("--resume_from_checkpoint", newest) == newest
+    (tmp_path / "published/tempo").mkdir(parents=True)
+    (tmp_path / "published/trainer_state.json").write_text("{}")
     for path, told in (
         ("elsewhere", "no trainer_state.json"),
+        (f"{tmp_path}/published", "is the folder of a run. Give one of its checkpoints, or last"),
         (f"{tmp_path}/out/checkpoint-11", "cannot be read to its"),
         (f"{tmp_path}/out", "is the folder of a run. Give one of its checkpoints, such as .*/checkpoint-12, or last"),
     ):
