@@ -161,7 +161,7 @@ def run(arguments: RunArguments, argv: Sequence[str] = (), callbacks: "list[Trai
         trainer.save_metrics("eval", metrics)
         trainer.save_state()  # again, with the evaluation in the log
     if training_args.push_to_hub:
-        push(trainer, dataset_name)
+        push(trainer)
     end(trainer)
 
 
@@ -189,7 +189,7 @@ def end(trainer: "GRPOTrainer") -> None:
 
 
 def _dataset_name(script_args: TrainArguments) -> str | None:
-    """Hub id of the training data, for the model card; None for local rows."""
+    """Name of the training data for the record, which keeps it if it is on the Hub; None for a file of rows."""
     is_hubs = script_args.task in BENCHMARKS and not script_args.train_file
     return BENCHMARKS[script_args.task].hub_id or None if is_hubs else script_args.dataset_name
 
