@@ -11,7 +11,7 @@ from accelerate.commands import launch
 from trl import GRPOConfig
 
 from tempo_trl.launch.arguments import launch_arguments, parse
-from tempo_trl.launch.train import checkpoint_to_resume, run_inputs
+from tempo_trl.launch.train import checkpoint_and_inputs
 from tempo_trl.rollout.config_fields import EntropyTreeFields, FixedTreeFields
 from tempo_trl.rollout.tree_requirements import check_trees_can_grow
 
@@ -33,12 +33,11 @@ def check(argv: list[str]) -> None:
             processes = launch._validate_launch_command(deepcopy(launched))[0].num_processes or 1
         with patch.object(GRPOConfig, "world_size", processes):
             arguments = parse([*launched.training_script_args, "--use_cpu", "true"])
-        train_dataset = run_inputs(arguments)["train_dataset"]
-        checkpoint_to_resume(arguments.training)
+        train_dataset = checkpoint_and_inputs(arguments)[1]["train_dataset"]
         folder = Path(arguments.training.output_dir).absolute()
         TemporaryDirectory(dir=next(path for path in (folder, *folder.parents) if path.exists())).cleanup()
     except (OSError, ImportError) as error:
-        raise ValueError(f"cannot load what the run needs, or make its `output_dir`: {error}") from error
+        raise ValueError(f"cannot configure the run, or make its `output_dir`: {error}") from error
     if grows_trees(arguments.training):
         check_trees_can_grow(arguments.training)
     print("\n".join(lines_of(arguments.training, train_dataset, processes)))

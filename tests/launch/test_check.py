@@ -1,5 +1,6 @@
 """`--check`: a run is built as it would be, printed, and refused if it would fail. Nothing is trained or launched."""
 
+import os
 import re
 import shlex
 import subprocess
@@ -136,6 +137,15 @@ def test_what_the_method_or_the_data_do_not_read_is_refused(flags, message, caps
 def test_trees_that_cannot_grow_are_refused(flags, message, rows, capsys):
     output = checked(f"{TREES}/{flags} --train_file {rows}", capsys, status=0 if message is None else 2)
     assert message is None or message in output
+
+
+def test_private_data_are_loaded_with_the_token_of_the_run(monkeypatch, capsys):
+    def load(arguments):
+        raise ValueError(os.environ["HF_TOKEN"])
+
+    monkeypatch.setenv("HF_TOKEN", "")
+    monkeypatch.setattr(train, "load_datasets", load)
+    assert checked("--config sums/tempo --hub_token mine", capsys, status=2).endswith("error: mine")
 
 
 @pytest.mark.matrix
