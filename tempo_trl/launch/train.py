@@ -99,6 +99,8 @@ def run_inputs(arguments: RunArguments) -> dict:
     if "environment_factory" not in functions:  # which may bring a reward of its own
         checked_functions("reward_funcs", functions["reward_funcs"], arguments.training.reward_weights, True, "")
     train_dataset, eval_dataset = load_datasets(arguments)
+    if not hasattr(train_dataset, "__len__") and arguments.training.max_steps <= 0:
+        raise ValueError("the training data are a stream, whose length is unknown, and max_steps is not set. Set it.")
     check_datasets(train_dataset, eval_dataset, may_lack_prompts="environment_factory" in functions)
     rewards = filter(callable, sum(of_places, functions["reward_funcs"]))
     refuse_functions_that_fail(rewards, train_dataset, eval_dataset)
