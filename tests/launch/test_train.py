@@ -17,7 +17,9 @@ from tempo_trl import PlainGRPOTrainer
 from tempo_trl.data import BENCHMARKS
 from tempo_trl.demo.task import policy_path
 from tempo_trl.launch.arguments import LAUNCHED_WITH, launch_arguments, parse, recipe_parser
+from tempo_trl.launch.datasets import refuse_functions_that_fail
 from tempo_trl.launch.train import _dataset_name, build_trainer, checkpoint_to_resume, load_datasets, main
+from tempo_trl.rewards import json_fields, mean_reward
 from tempo_trl.runs.recipes import accelerate_config_path
 from tests.data.rows import HUB_ROWS, write_file
 
@@ -315,6 +317,14 @@ def test_a_column_that_a_reward_lacks_is_named_before_the_model_loads(method, gi
     argv = ["--method", method, "--dataset_name", str(data), "--model_name_or_path", "no/such-model", *ON_CPU]
     with pytest.raises((ValueError, OSError), match=refusal):
         build_trainer(parse([*argv, field, f"{__name__}.REWARD", "--output_dir", str(tmp_path / "out")]))
+
+
+@pytest.mark.parametrize("function", [json_fields, mean_reward(partial(json_fields, column="truth"))])
+def test_the_row_that_a_reward_of_ours_cannot_read_is_named_before_the_model_loads(function):
+    rows = Dataset.from_list([{"prompt": "?", "truth": cell} for cell in ('{"a": 1}', None, "{")])
+    with pytest.raises(ValueError, match=r"row 2 of this call's column 'truth' is '\{', expected"):
+        refuse_functions_that_fail([function], rows)
+    refuse_functions_that_fail([function], rows.to_iterable_dataset())  # of which only the first row is read
 
 
 @pytest.mark.parametrize("flags", [[], ["--resume_from_checkpoint", "last"]])
