@@ -97,8 +97,8 @@ def of_other_weights(
 
     Args:
         started (`str`, *optional*):
-            When the run started last. Older results are of weights that it has trained on or replaced,
-            except those of the very weights in the folder.
+            When the run started last. Older results are of weights that it has trained on or replaced, except those
+            of the weights in the folder.
         repo (`str`, *optional*):
             The run's name on the Hub, by which it may have been evaluated, too.
     """
