@@ -321,8 +321,8 @@ def test_a_column_that_a_reward_lacks_is_named_before_the_model_loads(method, gi
 
 @pytest.mark.parametrize("function", [json_fields, mean_reward(partial(json_fields, column="truth"))])
 def test_the_row_that_a_reward_of_ours_cannot_read_is_named_before_the_model_loads(function):
-    rows = Dataset.from_list([{"prompt": "?", "truth": cell} for cell in ('{"a": 1}', None, "{")])
-    with pytest.raises(ValueError, match=r"row 2 of this call's column 'truth' is '\{', expected"):
+    rows = Dataset.from_list([{"prompt": "?", "truth": cell} for cell in ('{"a": 1}', None, "Paris")])
+    with pytest.raises(ValueError, match="row 2 of this call's column 'truth' is 'Paris', expected"):
         refuse_functions_that_fail([function], rows)
     refuse_functions_that_fail([function], rows.to_iterable_dataset())  # of which only the first row is read
 
