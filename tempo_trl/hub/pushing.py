@@ -28,10 +28,10 @@ def begin_pushing(trainer) -> None:
     trainer.add_callback(OurCard(trainer.hub_model_id))
 
 
-def push(trainer, dataset_name: str | None) -> None:
+def push(trainer) -> None:
     """TRL's push at the end, on every process, and then what it left out, with our card instead of TRL's."""
     try:
-        trainer.push_to_hub(dataset_name=dataset_name)
+        trainer.push_to_hub()
     except (HTTPError, ConnectionError, TimeoutError) as error:
         print(f"{type(error).__name__} during the push. Uploading the missing files.", file=sys.stderr)
     if trainer.hub_model_id is not None:  # set on the main process only

@@ -57,7 +57,7 @@ class TrainParser(TrlParser):
         expected = formatannotation(self.hints[action.dest])
         if not isinstance(value, str) and type(value).__name__.removesuffix("Type") not in expected:
             raise ValueError(f"`{action.dest}` is {value!r}, expected {expected}. Correct it in the recipe.")
-        if action.const and value == "true":  # `fsdp: true`, which is text as a flag
+        if action.const and str(value).lower() == "true":  # `fsdp: true`, which is text as a flag
             return True
         if action.nargs != "+" or value is None:
             return value

@@ -11,7 +11,7 @@ from accelerate.commands import launch
 from trl import GRPOConfig
 
 from tempo_trl.launch.arguments import launch_arguments, parse
-from tempo_trl.launch.train import checkpoint_to_resume, run_inputs
+from tempo_trl.launch.train import checkpoint_and_inputs
 from tempo_trl.rollout.config_fields import EntropyTreeFields, FixedTreeFields
 from tempo_trl.rollout.tree_requirements import check_trees_can_grow
 
@@ -20,11 +20,12 @@ def check(argv: list[str]) -> None:
     """
     Print the prompts, completions and optimizer steps of the run that `argv` would start.
 
-    The batch sizes are those of the processes that accelerate would start. No model is loaded, and the configuration
-    is built for a CPU, so that a machine without a GPU can check a run of another one.
+    The configuration, the functions and the data are built, the checkpoint is read, and a folder is made where the
+    run's would be. The batch sizes are those of the processes that accelerate would start. No model is loaded or
+    looked for, and the configuration is built for a CPU, so that a machine without a GPU can check a run of another.
 
     Raises:
-        ValueError: the run would fail. The message says what was got, what was expected, and what to change.
+        ValueError: one of these cannot be built. The message says what was got, what was expected, and what to change.
     """
     sys.path.insert(0, str(Path.cwd()))  # as `python -m` does, which launches the run
     launched = launch_arguments(argv)
@@ -32,13 +33,12 @@ def check(argv: list[str]) -> None:
         with patch.object(launch.logger, "warning"):  # of its defaults
             processes = launch._validate_launch_command(deepcopy(launched))[0].num_processes or 1
         with patch.object(GRPOConfig, "world_size", processes):
-            arguments = parse([*launched.training_script_args, "--use_cpu", "true"])
-        train_dataset = run_inputs(arguments)["train_dataset"]
-        checkpoint_to_resume(arguments.training)
+            arguments = parse([*launched.training_script_args, "--use_cpu", "true", "--tf32", "false"])
+        train_dataset = checkpoint_and_inputs(arguments)[1]["train_dataset"]
         folder = Path(arguments.training.output_dir).absolute()
         TemporaryDirectory(dir=next(path for path in (folder, *folder.parents) if path.exists())).cleanup()
     except (OSError, ImportError) as error:
-        raise ValueError(f"cannot load what the run needs, or make its `output_dir`: {error}") from error
+        raise ValueError(f"cannot configure the run, or make its `output_dir`: {error}") from error
     if grows_trees(arguments.training):
         check_trees_can_grow(arguments.training)
     print("\n".join(lines_of(arguments.training, train_dataset, processes)))
@@ -56,10 +56,9 @@ def lines_of(args: GRPOConfig, train_dataset, processes: int) -> list[str]:
     if rows is not None and rows < prompts:
         raise ValueError(f"the data have {rows:,} rows, expected at least the {prompts:,} prompts of a generation.")
     updates = args.steps_per_generation * args.num_iterations / args.gradient_accumulation_steps
-    run = "until the data end"
     if args.max_steps > 0:
         run = f"{ceil(args.max_steps / updates):,} generations, {args.max_steps:,} optimizer steps (max_steps)"
-    elif rows is not None:  # as Trainer counts: an epoch ends with an optimizer step, if need be a smaller one
+    else:  # as Trainer counts: an epoch ends with an optimizer step, if need be a smaller one
         epochs, generations = args.num_train_epochs, rows // prompts
         steps = ceil(epochs * ceil(generations * updates))
         run = f"{epochs:g} epochs of {generations:,} generations, {steps:,} optimizer steps"

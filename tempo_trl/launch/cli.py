@@ -156,5 +156,7 @@ def train(argv: list[str]) -> int:
     try:
         importlib.import_module("accelerate.commands.launch").launch_command(arguments)
     except subprocess.CalledProcessError as failure:
-        return failure.returncode  # the run has printed its own traceback
+        return failure.returncode  # the run has printed its own error
+    except importlib.import_module("torch.distributed.elastic.multiprocessing.errors").ChildFailedError as failures:
+        return failures.get_first_failure()[1].exitcode
     return 0

@@ -46,8 +46,8 @@ def load_function(path: str) -> Callable:
     module, _, attribute = path.rpartition(".")
     try:
         function = getattr(import_module(module), attribute)
-    except (ImportError, AttributeError, ValueError) as error:
-        advice = "Expected package.module.function, installed or in this directory."
+    except (ImportError, AttributeError, TypeError, ValueError) as error:  # TypeError: of a path such as ./rewards.py
+        advice = "Expected package.module.function, installed or in this directory, such as my_file.my_function."
         raise ValueError(f"cannot import function {path!r}: {error}. {advice}") from error
     if not callable(function):
         raise ValueError(f"{path!r} has type {type(function).__name__}, expected a function. Correct the dotted path.")

@@ -24,16 +24,22 @@ from tempo_trl.launch.functions import load_functions, load_rewards
 from tempo_trl.runs.log import checkpoints, refuse_a_torn_checkpoint
 from tempo_trl.runs.printing import replace_unprintable
 from tempo_trl.runs.recipes import recipe_path
+from tempo_trl.runs.redaction import move_token_to_environment
 
 if TYPE_CHECKING:
     from transformers import TrainerCallback
     from trl import GRPOConfig, GRPOTrainer
 
 
-def build_trainer(arguments: RunArguments, callbacks: "list[TrainerCallback] | None" = None) -> "GRPOTrainer":
-    """The trainer of a parsed run ([`~tempo_trl.launch.arguments.parse`]), with model, data and rewards loaded."""
+def build_trainer(
+    arguments: RunArguments, callbacks: "list[TrainerCallback] | None" = None, inputs: dict | None = None
+) -> "GRPOTrainer":
+    """The trainer of a parsed run ([`~tempo_trl.launch.arguments.parse`]), with model, data and rewards loaded.
+
+    `inputs` are the run's [`run_inputs`], if they are loaded already.
+    """
     script_args, training_args, model_args, _ = arguments
-    inputs = run_inputs(arguments)
+    inputs = inputs or run_inputs(arguments)
     training_args.model_init_kwargs = {
         "revision": model_args.model_revision,
         "trust_remote_code": training_args.trust_remote_code,
@@ -52,6 +58,23 @@ def build_trainer(arguments: RunArguments, callbacks: "list[TrainerCallback] | N
         if hasattr(reward, "with_tokenizer"):  # a `mean_reward`, which then judges the texts that span credit judges
             trainer.reward_funcs[index] = reward.with_tokenizer(trainer._tokenizer)
     return trainer
+
+
+def checkpoint_and_inputs(arguments: RunArguments) -> tuple[str | None, dict]:
+    """
+    What a run loads before its model: its [`checkpoint_to_resume`] and its [`run_inputs`].
+
+    Raises:
+        ValueError: from these, or something cannot be loaded.
+    """
+    from datasets.exceptions import DatasetsError
+
+    move_token_to_environment(arguments.training)  # first: the data may be private
+    try:
+        return checkpoint_to_resume(arguments.training), run_inputs(arguments)
+    except (OSError, ImportError, DatasetsError) as error:  # some name only their cause
+        why = ": ".join(str(each) for each in (error, error.__cause__) if each)
+        raise ValueError(f"cannot load what the run needs: {why}") from error
 
 
 def run_inputs(arguments: RunArguments) -> dict:
@@ -76,6 +99,8 @@ def run_inputs(arguments: RunArguments) -> dict:
     if "environment_factory" not in functions:  # which may bring a reward of its own
         checked_functions("reward_funcs", functions["reward_funcs"], arguments.training.reward_weights, True, "")
     train_dataset, eval_dataset = load_datasets(arguments)
+    if not hasattr(train_dataset, "__len__") and arguments.training.max_steps <= 0:
+        raise ValueError("the training data are a stream, whose length is unknown, and max_steps is not set. Set it.")
     check_datasets(train_dataset, eval_dataset, may_lack_prompts="environment_factory" in functions)
     rewards = filter(callable, sum(of_places, functions["reward_funcs"]))
     refuse_functions_that_fail(rewards, train_dataset, eval_dataset)
@@ -126,20 +151,23 @@ def last_whole_checkpoint(output_dir: str) -> str | None:
     return None
 
 
-def run(arguments: RunArguments, argv: Sequence[str] = (), callbacks: "list[TrainerCallback] | None" = None) -> None:
+def run(
+    arguments: RunArguments,
+    argv: Sequence[str] = (),
+    callbacks: "list[TrainerCallback] | None" = None,
+    loaded: tuple[str | None, dict] | None = None,
+) -> None:
     """Train and save. Evaluate at the end if `do_eval` is set; push to the Hub if `push_to_hub` is set.
 
     Before training, a record of the run (including `argv`) is written to `OUTPUT_DIR/tempo`. `callbacks` are added to
-    the trainer's own.
+    the trainer's own. `loaded` are the run's [`checkpoint_and_inputs`], if they are loaded already.
     """
     from tempo_trl.hub.pushing import begin_pushing, push, try_to_write_card
     from tempo_trl.runs.record import record_run
-    from tempo_trl.runs.redaction import move_token_to_environment
 
     training_args, output_dir = arguments.training, Path(arguments.training.output_dir)
-    checkpoint, dataset_name = checkpoint_to_resume(training_args), _dataset_name(arguments.script)
-    move_token_to_environment(training_args)
-    trainer = build_trainer(arguments, callbacks)
+    checkpoint, inputs = loaded or checkpoint_and_inputs(arguments)
+    trainer, dataset_name = build_trainer(arguments, callbacks, inputs), _dataset_name(arguments.script)
     if checkpoint is None and trainer.is_world_process_zero():
         warn_of_an_earlier_run(output_dir)
     base, named = base_model(trainer.model.config.name_or_path), named_first(argv)[0].config
@@ -161,7 +189,7 @@ def run(arguments: RunArguments, argv: Sequence[str] = (), callbacks: "list[Trai
         trainer.save_metrics("eval", metrics)
         trainer.save_state()  # again, with the evaluation in the log
     if training_args.push_to_hub:
-        push(trainer, dataset_name)
+        push(trainer)
     end(trainer)
 
 
@@ -189,26 +217,27 @@ def end(trainer: "GRPOTrainer") -> None:
 
 
 def _dataset_name(script_args: TrainArguments) -> str | None:
-    """Hub id of the training data, for the model card; None for local rows."""
+    """Name of the training data for the record, which keeps it if it is on the Hub; None for a file of rows."""
     is_hubs = script_args.task in BENCHMARKS and not script_args.train_file
     return BENCHMARKS[script_args.task].hub_id or None if is_hubs else script_args.dataset_name
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Run `argv` (by default the process's arguments). Returns 2 if the arguments are wrong, else 0.
+    """Run `argv` (by default the process's arguments). Returns 2 if it cannot load what they name, else 0.
 
     Errors of the run itself are raised.
     """
     argv = sys.argv[1:] if argv is None else argv
+    replace_unprintable()
     try:
         if {"-h", "--help", "--help-fields"} & {*argv}:
             recipe_parser(argv)[0].print_help()
             return 0
         arguments = parse(argv)
+        loaded = checkpoint_and_inputs(arguments)
     except ValueError as error:
         print(f"tempo-trl train: error: {error}", file=sys.stderr)
         return 2
-    replace_unprintable()
     named = os.environ.pop(LAUNCHED_WITH, "")
-    run(arguments, [*argv, "--accelerate_config", named] if named and "/" not in named else argv)
+    run(arguments, [*argv, "--accelerate_config", named] if named and "/" not in named else argv, loaded=loaded)
     return 0

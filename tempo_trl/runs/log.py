@@ -43,12 +43,12 @@ def refuse_a_torn_checkpoint(folder: Path) -> None:
     """
     Raise ValueError unless a folder has a whole checkpoint. A run that is killed while it saves leaves one without
     `trainer_state.json`, which Trainer writes last; a full disk, or a machine that stops, files that break off. The
-    folder of a run has that file as well, but no state of the optimizer.
+    folder of a run, which has checkpoints or `tempo/`, may have that file as well, but no state of the optimizer.
     """
-    if inside := checkpoints(folder):
-        raise ValueError(
-            f"{folder} is the folder of a run. Give one of its checkpoints, such as {inside[0]}, or last."
-        )
+    inside = checkpoints(folder)
+    if inside or (folder / "tempo").is_dir():
+        such = f", such as {inside[0]}" if inside else ""
+        raise ValueError(f"{folder} is the folder of a run. Give one of its checkpoints{such}, or last.")
     if not (folder / STATE).is_file():
         raise ValueError(f"{folder} has no {STATE}, which Trainer saves last. Give another checkpoint.")
     for path in sorted(folder.rglob("*")):

@@ -97,7 +97,8 @@ def of_other_weights(
 
     Args:
         started (`str`, *optional*):
-            When the run started last. Older results are of weights that it has trained on or replaced.
+            When the run started last. Older results are of weights that it has trained on or replaced, except those
+            of the weights in the folder.
         repo (`str`, *optional*):
             The run's name on the Hub, by which it may have been evaluated, too.
     """
@@ -106,6 +107,8 @@ def of_other_weights(
     found = {}
     for result in results:
         weights = (result.weights or "").split("+")[-1]
+        if own and own == weights:  # a finished run that is started again trains nothing
+            continue
         if is_before(result.date or "", started):
             found[result.file] = f"older than the run's last start, {started}, so of other weights"
         elif own and weights and own != weights and weights.partition("@")[0] != repo:

@@ -177,6 +177,8 @@ class _Handler(BaseHTTPRequestHandler):
     # Routes
 
     def validate_yaml(self):
+        if re.search(r"^datasets:\n- /", json.loads(self.body)["content"], re.MULTILINE):
+            raise _Refused(400, "a folder is no name of a dataset")
         return {"errors": [], "warnings": []}
 
     def whoami(self):

@@ -104,6 +104,12 @@ def test_results_of_another_model_are_not_those_of_the_run(weights, kept, tmp_pa
     publishes_the_result_if(kept, RESULT | {"weights": weights.replace("the run's", fingerprint(folder))}, folder)
 
 
+def test_a_result_of_the_run_s_weights_is_its_own_whenever_the_run_has_started_again(tmp_path):
+    folder = run(tmp_path)
+    write_atomically(folder / "model.safetensors", b"weights")
+    publishes_the_result_if(True, RESULT | {"weights": fingerprint(folder), "date": "2026-01-30"}, folder)
+
+
 def publishes_the_result_if(kept: bool, result: dict, folder: Path) -> None:
     """Hold what is published of a run with a result, and the warning if the result is not."""
     write_atomically(folder / "evaluation/results.json", json.dumps([result]))

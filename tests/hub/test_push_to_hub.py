@@ -11,9 +11,11 @@ from peft import AutoPeftModelForCausalLM
 from safetensors.torch import load_file
 from transformers import AutoModelForCausalLM
 
+from tempo_trl.demo.task import policy_path
 from tempo_trl.launch.train import main
 from tempo_trl.runs.redaction import HIDDEN
 
+from ..data.rows import write_file
 from .conftest import TOKEN, environment
 from .server import Fault, Repo
 
@@ -68,10 +70,15 @@ def test_a_run_pushes_at_every_save_and_keeps_its_token_to_itself(hub, tmp_path,
 
 @pytest.mark.matrix
 @pytest.mark.parametrize("peft", [False, True])
-def test_a_run_whose_last_push_drops_is_published_all_the_same(peft, client, tmp_path):
+def test_a_run_on_data_on_disk_whose_last_push_drops_is_published_all_the_same(peft, client, tmp_path):
     client.faults.append(Fault("POST", "/commit/"))
+    (tmp_path / "data").mkdir()
+    write_file(tmp_path / "data/train.jsonl", [{"prompt": f"{digit}+1?", "answer": "1"} for digit in range(4)])
+    recipe, data = tmp_path / "mine.yaml", f"dataset_name: {tmp_path / 'data'}\nmodel_name_or_path: {policy_path()}\n"
+    recipe.write_text(f"extends: sums/tempo\ntask: null\n{data}")
     lora = " --use_peft true --lora_r 4 --lora_target_modules q_proj v_proj --learning_rate 1e-2" if peft else ""
-    assert main(arguments(tmp_path / "run", "me/run", f"--max_steps 1 --save_strategy no{lora}")) == 0
+    flags = f"--max_steps 1 --save_strategy no{lora} --config {recipe}"
+    assert main(arguments(tmp_path / "run", "me/run", flags)) == 0
     assert client.faults[0].times == 0
     repo, weights = client.model("me/run"), "adapter_model.safetensors" if peft else "model.safetensors"
     assert repo.files[weights] == (tmp_path / "run" / weights).read_bytes()

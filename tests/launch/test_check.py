@@ -1,5 +1,6 @@
 """`--check`: a run is built as it would be, printed, and refused if it would fail. Nothing is trained or launched."""
 
+import os
 import re
 import shlex
 import subprocess
@@ -136,6 +137,27 @@ def test_what_the_method_or_the_data_do_not_read_is_refused(flags, message, caps
 def test_trees_that_cannot_grow_are_refused(flags, message, rows, capsys):
     output = checked(f"{TREES}/{flags} --train_file {rows}", capsys, status=0 if message is None else 2)
     assert message is None or message in output
+
+
+@pytest.mark.parametrize("steps", ["", "--max_steps 3"])
+def test_a_stream_is_refused_without_a_number_of_steps_as_trainer_does(steps, tmp_path, capsys):
+    write_file(tmp_path / "train.jsonl", [{"prompt": f"{digit}+1?"} for digit in range(4)])
+    data = f"--dataset_name {tmp_path} --dataset_streaming true --model_name_or_path some/model --method grpo"
+    output = checked(f"{data} --reward_funcs format_reward {steps}", capsys, status=0 if steps else 2)
+    assert ("3 optimizer steps (max_steps)" if steps else "max_steps is not set. Set it.") in output
+
+
+def test_a_run_for_a_newer_gpu_is_checked_on_a_machine_without_one(capsys):
+    assert checked("--config sums/tempo --tf32 true", capsys)
+
+
+def test_private_data_are_loaded_with_the_token_of_the_run(monkeypatch, capsys):
+    def load(arguments):
+        raise ValueError(os.environ["HF_TOKEN"])
+
+    monkeypatch.setenv("HF_TOKEN", "")
+    monkeypatch.setattr(train, "load_datasets", load)
+    assert checked("--config sums/tempo --hub_token mine", capsys, status=2).endswith("error: mine")
 
 
 @pytest.mark.matrix

@@ -5,6 +5,7 @@ import sys
 
 import pytest
 import yaml
+from torch.distributed.elastic.multiprocessing.errors import ChildFailedError, ProcessFailure
 
 from tempo_trl import __version__, version
 from tempo_trl.launch import cli
@@ -107,9 +108,12 @@ def test_accelerate_config_is_a_file_or_one_of_ours_or_one_of_trl_s(tmp_path, mo
 
 
 @pytest.mark.matrix
-def test_the_status_of_a_run_that_failed_is_ours(monkeypatch):
+@pytest.mark.parametrize("processes", [1, 2])
+def test_the_status_of_a_run_that_failed_is_ours(processes, monkeypatch):
     def fail(arguments):
-        raise subprocess.CalledProcessError(3, "python")
+        if processes == 1:
+            raise subprocess.CalledProcessError(3, "python")
+        raise ChildFailedError("python", {1: ProcessFailure(1, 0, 3, "N/A")})
 
     monkeypatch.setattr("accelerate.commands.launch.launch_command", fail)
     assert cli.main(["train", "--config", RECIPE]) == 3

@@ -16,8 +16,10 @@ from transformers.trainer_utils import get_last_checkpoint
 from tempo_trl import PlainGRPOTrainer
 from tempo_trl.data import BENCHMARKS
 from tempo_trl.demo.task import policy_path
-from tempo_trl.launch.arguments import LAUNCHED_WITH, launch_arguments, parse
+from tempo_trl.launch.arguments import LAUNCHED_WITH, launch_arguments, parse, recipe_parser
+from tempo_trl.launch.datasets import refuse_functions_that_fail
 from tempo_trl.launch.train import _dataset_name, build_trainer, checkpoint_to_resume, load_datasets, main
+from tempo_trl.rewards import json_fields, mean_reward
 from tempo_trl.runs.recipes import accelerate_config_path
 from tests.data.rows import HUB_ROWS, write_file
 
@@ -50,6 +52,9 @@ def test_flags_override_the_recipe_and_the_recipe_the_defaults(tmp_path):
         ("--dataset_name some/dataset", "got task and dataset_name"),
         ("--task sums --train_file rows.jsonl", "got train_file with `task` = 'sums', which does not read it"),
         ("--accelerate_config zero2", "`accelerate_config` is unknown"),
+        ("--resume_from_checkpoint nowhere", "nowhere has no trainer_state.json"),
+        ("--train_file nowhere.jsonl", "nowhere.jsonl"),
+        ("--reward_funcs ./my_rewards.py", "cannot import function './my_rewards.py'"),
     ],
 )
 def test_wrong_flags_are_refused_in_one_paragraph(flags, message, capsys):
@@ -113,6 +118,11 @@ def test_the_type_of_a_field_decides_how_its_value_is_read(text, value, tmp_path
     (read,) = [getattr(own, name) for own in (arguments.training, arguments.model) if hasattr(own, name)]
     assert read == value
     assert isinstance(read, type(value))
+
+
+@pytest.mark.parametrize("written", ["true", "True"])
+def test_a_switch_that_is_text_as_a_flag_may_be_written_as_other_switches_are(written, tmp_path):
+    assert recipe_parser(recipe(tmp_path, f"fsdp: {written}\n"))[0].get_default("fsdp") is True
 
 
 def test_a_key_of_the_launcher_that_is_unset_is_not_passed_on(tmp_path):
@@ -225,6 +235,16 @@ def folder_of(path: Path, prompts: list[str], split: str = "train") -> Path:
     return path
 
 
+def test_a_line_of_the_data_that_is_not_json_is_refused_in_one_paragraph(tmp_path, capsys):
+    folder = folder_of(tmp_path / "rows", ["1?"])
+    with (folder / "train.jsonl").open("a") as file:
+        file.write('{"prompt": ')
+    flags = f"--dataset_name {folder} --model_name_or_path some/model --reward_funcs {PARITY}"
+    assert main([*flags.split(), *ON_CPU]) == 2
+    error = capsys.readouterr().err.strip().splitlines()[-1]
+    assert "error: cannot load what the run needs: " in error and "JSON parse error" in error
+
+
 def test_every_process_holds_out_the_same_rows_of_a_mixture(tmp_path):
     folder = folder_of(tmp_path / "rows", [f"{i}?" for i in range(40)])
     text = f"datasets:\n  - path: {folder}\ntest_split_size: 0.25\n"
@@ -254,8 +274,11 @@ def test_last_is_the_last_whole_checkpoint_or_a_fresh_start(tmp_path):
     assert resumed("--resume_from_checkpoint", "last") == resumed("--resume_from_checkpoint", "true") == newest
     assert resumed(*recipe(tmp_path, "resume_from_checkpoint: true")) == newest
     assert resumed("--resume_from_checkpoint", newest) == newest
+    (tmp_path / "published/tempo").mkdir(parents=True)
+    (tmp_path / "published/trainer_state.json").write_text("{}")
     for path, told in (
         ("elsewhere", "no trainer_state.json"),
+        (f"{tmp_path}/published", "is the folder of a run. Give one of its checkpoints, or last"),
         (f"{tmp_path}/out/checkpoint-11", "cannot be read to its"),
         (f"{tmp_path}/out", "is the folder of a run. Give one of its checkpoints, such as .*/checkpoint-12, or last"),
     ):
@@ -294,6 +317,14 @@ def test_a_column_that_a_reward_lacks_is_named_before_the_model_loads(method, gi
     argv = ["--method", method, "--dataset_name", str(data), "--model_name_or_path", "no/such-model", *ON_CPU]
     with pytest.raises((ValueError, OSError), match=refusal):
         build_trainer(parse([*argv, field, f"{__name__}.REWARD", "--output_dir", str(tmp_path / "out")]))
+
+
+@pytest.mark.parametrize("function", [json_fields, mean_reward(partial(json_fields, column="truth"))])
+def test_the_row_that_a_reward_of_ours_cannot_read_is_named_before_the_model_loads(function):
+    rows = Dataset.from_list([{"prompt": "?", "truth": cell} for cell in ('{"a": 1}', None, "Paris")])
+    with pytest.raises(ValueError, match="row 2 of this call's column 'truth' is 'Paris', expected"):
+        refuse_functions_that_fail([function], rows)
+    refuse_functions_that_fail([function], rows.to_iterable_dataset())  # of which only the first row is read
 
 
 @pytest.mark.parametrize("flags", [[], ["--resume_from_checkpoint", "last"]])
