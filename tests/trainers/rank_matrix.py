@@ -126,6 +126,8 @@ def record_collectives() -> list[str]:
 class Dropping(RecordingTrainer):
     """Takes tokens of some prompts out of the loss, which the last ranks lack: they return no mask."""
 
+    reads_columns = True
+
     def credit(self, batch):
         some = torch.tensor([int(prompt.split()[2]) < 4 for prompt in batch.columns["prompt"]])
         mask = batch.loss_mask & ~(some[:, None] & (batch.completion_ids % 3 == 0))
