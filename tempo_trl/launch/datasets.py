@@ -103,9 +103,9 @@ def _split(dataset: "DatasetDict", field: str, script_args: TrainArguments) -> "
 def refuse_functions_that_fail(functions: Iterable[Callable], *datasets: "Dataset | None") -> None:
     """
     Raise ValueError for a reward function that cannot be called as TRL calls it, with each column of the dataset, and
-    for one of this package that cannot read one of the first 10,000 rows, which takes seconds. Of a stream, and for
-    `json_schema`, whose child process takes 15 ms or more per row, only the first row is read. A run would meet a
-    later one after it has trained up to it.
+    for one of this package that cannot read one of the first 10,000 rows, which takes from seconds to a minute. Of a
+    stream, and for `json_schema`, which asks a child process, only the first row is read. A run meets a later one when
+    it samples it.
     """
     for function, dataset in product(functions, datasets):
         if not (dataset and dataset.column_names):  # those of a stream may be unknown

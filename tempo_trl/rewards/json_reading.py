@@ -247,7 +247,7 @@ def reference_of(text: str, comparison: Comparison) -> Reference:
     """
     root = scan(text, _SPACE.match(text).end())
     end = root.end if root.error is None else root.error
-    if not root.opener or text[end:].strip():
+    if root.error is not None or not root.opener or text[end:].strip():
         raise ValueError(f"it is no object or array, or cannot be read from character {end} on")
     reference = Reference(root.opener, {}, {}, comparison)
     _add(reference, (), root)

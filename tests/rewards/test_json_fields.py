@@ -244,6 +244,7 @@ def test_every_leaf_has_a_name_of_its_own():
 
 
 MALFORMED = [("Paris", "no object or array"), ('"Paris"', "no object or array"), (5, "no object or array")]
+MALFORMED += [(cut, "cannot be read from character") for cut in ("{", "[1, 2", '{"city": "Par')]
 MALFORMED += [('{"a": NaN}', "from character 6 on"), ('{"a": {"b": 1, "b": 1}}', "repeats a key"), ("{} {}", "2 on")]
 MALFORMED += [("[" * 70 + "]" * 70, "more than 64 deep"), ("[" * 9000 + "]" * 9000, "cannot be read")]
 MALFORMED += [('[[{"a": 1e999}]]', "not finite"), ({"a": {1, 2}}, "not JSON serializable")]
