@@ -43,7 +43,8 @@ def batch_of(trainer: GRPOTrainer, rows: ScoredRows, report: Report) -> Batch:
     steps = turns
     if trainer.args.step_delimiter is not None:
         steps = delimited_steps(trainer._tokenizer, output["completion_ids"], turns, trainer.args.step_delimiter)
-    prompts = prompt_keys(output["prompt_ids"], output["prompt_mask"], list(map(images_in, rows.prompts)))
+    images = list(map(images_in, rows.prompts)) if trainer._is_vlm else ()
+    prompts = prompt_keys(output["prompt_ids"], output["prompt_mask"], images)
     seen = seen_ids(rows, turns) if trainer._is_vlm and trainer.sees_answers else None
     observations = None
     if trainer.credit_func is not None or trainer.reads_observations or trainer.sees_answers:
