@@ -240,9 +240,10 @@ def test_the_page_says_on_how_many_tasks_prefixes_that_explain_rewards_brought_t
 # README's table has a column of shares and one of leads for each of these measures of a study.
 ON_FRONT = {"tuned_orders": "mean", "directory": "all", "products": "mean"}
 ROWS_ON_FRONT = {
-    "fine-tuning alone": 1,  # times the examples of the start
-    "on twice as many": 2,
-    "on four times as many": 4,
+    "fine-tuning alone": "fine-tuned on {once}",
+    "in four epochs": "fine-tuned on {once}, 4 epochs",
+    "on twice as many": "fine-tuned on {twice}",
+    "on four times as many": "fine-tuned on {four_times}",
     "fine-tuning, then GRPO": "grpo",
     "fine-tuning, then TEMPO": "tempo",
     "fine-tuning, then span credit": "span_credit",
@@ -250,11 +251,12 @@ ROWS_ON_FRONT = {
 }
 
 
-def front_of(study, measure: str, row: int | str) -> list[str]:
+def front_of(study, measure: str, arm: str) -> list[str]:
     """What README says of a row in its two columns of a study: a share in percent, and a lead over GRPO."""
     measured = cells.Cells(study)
     rates = measured.rates()
-    arm = row if isinstance(row, str) else f"fine-tuned on {row * study.start.examples}"
+    examples = study.start.examples
+    arm = arm.format(once=examples, twice=2 * examples, four_times=4 * examples)
     pairs = measured.pairs(arm, rates[arm], rates["grpo"]) if arm in rates else []
     runs = [own for own, _ in pairs] or alone(measured).get(arm, [])
     if not runs:
