@@ -242,7 +242,6 @@ ON_FRONT = {"tuned_orders": "mean", "directory": "all", "products": "mean"}
 ROWS_ON_FRONT = {
     "fine-tuning alone": "fine-tuned on {once}",
     "in four epochs": "fine-tuned on {once}, 4 epochs",
-    "on twice as many": "fine-tuned on {twice}",
     "on four times as many": "fine-tuned on {four_times}",
     "fine-tuning, then GRPO": "grpo",
     "fine-tuning, then TEMPO": "tempo",
@@ -256,7 +255,7 @@ def front_of(study, measure: str, arm: str) -> list[str]:
     measured = cells.Cells(study)
     rates = measured.rates()
     examples = study.start.examples
-    arm = arm.format(once=examples, twice=2 * examples, four_times=4 * examples)
+    arm = arm.format(once=examples, four_times=4 * examples)
     pairs = measured.pairs(arm, rates[arm], rates["grpo"]) if arm in rates else []
     runs = [own for own, _ in pairs] or alone(measured).get(arm, [])
     if not runs:

@@ -64,7 +64,7 @@ def warn_of_what_was_not_saved(file: Path) -> None:
     """Warn that a checkpoint lacks the method's learned state."""
     warnings.warn(
         f"{file.parent} has no {file.name}: it was saved by another trainer. The run continues, but what credit "
-        "learned begins anew. To keep it, resume from a checkpoint with this state.",
+        "learned starts from nothing. To keep it, resume from a checkpoint with this state.",
         UserWarning,
         stacklevel=2,
     )
