@@ -241,7 +241,7 @@ def test_the_page_says_on_how_many_tasks_prefixes_that_explain_rewards_brought_t
 ON_FRONT = {"tuned_orders": "mean", "directory": "all", "products": "mean"}
 ROWS_ON_FRONT = {
     "fine-tuning alone": "fine-tuned on {once}",
-    "in four epochs": "fine-tuned on {once}, 4 epochs",
+    "in four epochs, the agent's in two": "in the most epochs that were measured",
     "on four times as many": "fine-tuned on {four_times}",
     "fine-tuning, then GRPO": "grpo",
     "fine-tuning, then TEMPO": "tempo",
@@ -254,10 +254,10 @@ def front_of(study, measure: str, arm: str) -> list[str]:
     """What README says of a row in its two columns of a study: a share in percent, and a lead over GRPO."""
     measured = cells.Cells(study)
     rates = measured.rates()
-    examples = study.start.examples
-    arm = arm.format(once=examples, four_times=4 * examples)
+    examples, fine_tuned = study.start.examples, alone(measured)
+    arm = [*fine_tuned][-1] if "epochs" in arm else arm.format(once=examples, four_times=4 * examples)
     pairs = measured.pairs(arm, rates[arm], rates["grpo"]) if arm in rates else []
-    runs = [own for own, _ in pairs] or alone(measured).get(arm, [])
+    runs = [own for own, _ in pairs] or fine_tuned.get(arm, [])
     if not runs:
         return ["not run here" if arm in study.arms | study.fine_tuning else "", ""]
     leads = [100 * (own["held_out"][measure] - base["held_out"][measure]) for own, base in pairs]
