@@ -7,8 +7,8 @@
 
 `--task orders`, `calls` and `word_sums` are other studies: of tasks whose answers are judged by several criteria, with
 span credit among the arms. `tuned_orders`, `products` and `directory` start from a policy that was fine-tuned on a few
-right answers (`benchmarks/language_model/starts.py`). All of these but `directory`, where tools answer, have the stage
-`noise`.
+right answers (`benchmarks/language_model/starts.py`), `tuned_orders_4_epochs` and the like from one that saw them more
+often. All of these but those of `directory`, where tools answer, have the stage `noise`.
 
 Two runs of `instructions` at a time take about seven minutes on two cores. The numbers of each are added to a file in
 docs/evidence when it ends, and a cell that stands there is not run again. A run that was interrupted resumes.
@@ -28,10 +28,10 @@ from pathlib import Path
 from rich.console import Console
 
 from benchmarks.compact_json import write_json
-from benchmarks.language_model.arms import BASELINE, Cell
+from benchmarks.language_model.arms import Cell
 from benchmarks.language_model.cells import DIGITS, Cells
 from benchmarks.language_model.figure import draw
-from benchmarks.language_model.runs import numbers, start_of, train
+from benchmarks.language_model.runs import numbers, train
 from benchmarks.language_model.show import show
 from benchmarks.language_model.study import DIRECTORY, INSTRUCTIONS, STUDIES, Study
 from benchmarks.provenance import commit, machine
@@ -58,7 +58,7 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--numbers", type=Path, help="file of cells (default: docs/evidence/[TASK].json)")
     arguments = parser.parse_args(argv)
     study = STUDIES[arguments.task]
-    if arguments.stage == "noise" and (not study.has_criteria or study is DIRECTORY):
+    if arguments.stage == "noise" and (not study.has_criteria or study.task == DIRECTORY.task):
         parser.error(f"noise is measured on tasks with several criteria and without tools, got {study.name}")
     arguments.numbers = arguments.numbers or study.numbers
     arguments.output = arguments.output or Path("runs/language_model", *([study.name] if study.has_criteria else []))
@@ -104,8 +104,8 @@ def starting_policy(study: Study, output: Path) -> str:
 
     if study.start is None:
         return language_model().path
-    folder = start_of(study, BASELINE, output)
-    fine_tune(study.task, study.start.examples, 1, study.start.learning_rate, folder)
+    folder = output / study.start.folder
+    fine_tune(study.task, study.start, folder)
     return str(folder)
 
 

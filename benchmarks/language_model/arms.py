@@ -7,22 +7,46 @@ LOOKS = 2  # seeds of a first look
 
 
 @dataclass(frozen=True)
+class Start:
+    """
+    A policy that was fine-tuned on right answers.
+
+    Args:
+        examples (`int`): How many.
+        learning_rate (`float`): Of the fine-tuning.
+        epochs (`int`): How often it saw each of them.
+    """
+
+    examples: int
+    learning_rate: float
+    epochs: int = 1
+
+    @property
+    def name(self) -> str:
+        """What the tables call fine-tuning alone."""
+        return f"fine-tuned on {self.examples}" + (f", {self.epochs} epochs" if self.epochs > 1 else "")
+
+    @property
+    def folder(self) -> str:
+        """Name of its folder, beside those of the cells."""
+        return f"start_{self.examples}" + (f"_epochs_{self.epochs}" if self.epochs > 1 else "")
+
+
+@dataclass(frozen=True)
 class Arm:
     """
     Args:
         recipe (`str`): Name of the recipe of the task that it starts from.
         changes (`tuple` of pairs): Fields that differ from it.
         rated_as (`str`): The arm whose learning rate it takes; its own if empty.
-        examples (`int`): Examples of the fine-tuning that it starts from; the study's if 0.
-        epochs (`int`): How often that fine-tuning sees each of them.
+        start ([`Start`], *optional*): The policy that it starts from. Defaults to the study's.
         seeds (`int`): How many of the study's seeds it runs on; all if 0.
     """
 
     recipe: str
     changes: tuple[tuple[str, object], ...] = ()
     rated_as: str = ""
-    examples: int = 0
-    epochs: int = 1
+    start: Start | None = None
     seeds: int = 0
 
 
@@ -138,11 +162,12 @@ def on_entropy_trees(task: str) -> dict[str, Arm]:
     return {"tempo on trees": _first_look(Arm("tempo", (_paid(task, "_mean"), *tree.items())))}
 
 
-def fine_tuning(grpo: Arm, examples: int) -> dict[str, Arm]:
-    """
-    Fine-tuning alone, on some examples, on twice and four times as many, and on the same ones in two and four epochs:
-    runs of GRPO at rate 0, which only answer the held-out prompts.
-    """
-    more = {f"fine-tuned on {times * examples}": replace(grpo, examples=times * examples) for times in (1, 2, 4)}
-    again = {f"fine-tuned on {examples}, {n} epochs": replace(grpo, examples=examples, epochs=n) for n in (2, 4)}
-    return more | again
+def more_and_again(start: Start) -> tuple[Start, ...]:
+    """A start, on twice and four times as many examples, and on the same ones in two and four epochs."""
+    more = (replace(start, examples=times * start.examples) for times in (1, 2, 4))
+    return *more, *(replace(start, epochs=epochs) for epochs in (2, 4))
+
+
+def fine_tuning(grpo: Arm, starts: tuple[Start, ...]) -> dict[str, Arm]:
+    """Fine-tuning alone: runs of GRPO at rate 0, which only answer the held-out prompts."""
+    return {start.name: replace(grpo, start=start) for start in starts}

@@ -50,7 +50,7 @@ def draw(cells: Cells, path: Path) -> bool:
         return False
     figure, statistics = _by_criteria(rows) if study.has_criteria else _of_instructions(rows)
     seeds = " or ".join(map(str, sorted({len(own) for own in rows.values()})))
-    start = f", fine-tuned on {study.start.examples}" if study.start else ""
+    start = f", {study.start.name}" if study.start else ""
     figure.suptitle(f"SmolLM2-135M-Instruct on {study.task.replace('_', ' ')}{start} ({seeds} seeds, {statistics})")
     save(figure, path, caption(cells.provenance | {"command": study.command}))
     return True

@@ -60,8 +60,8 @@ def command(study: Study, cell: Cell, folder: Path) -> list[str]:
     }
     if study.task in BENCHMARKS:
         fields["dataset_test_split"] = f"test[:{study.held_out}]"
-    if study.start:
-        fields["model_name_or_path"] = start_of(study, cell.arm, folder.parent)
+    if start := study.start_of(cell.arm):
+        fields["model_name_or_path"] = folder.parent / start.folder
     fields["use_cpu"] = not torch.cuda.is_available()
     fields["log_trees_steps"] = 0
     fields["skip_zero_advantages"] = "top_entropy_quantile" not in fields  # the same gradient in less time
@@ -72,19 +72,9 @@ def command(study: Study, cell: Cell, folder: Path) -> list[str]:
 
 def command_of_start(study: Study, cell: Cell, folder: Path) -> list[str]:
     """The command that fine-tunes the policy that a cell starts from."""
-    numbers = _examples(study, cell.arm), study.arm(cell.arm).epochs, study.start.learning_rate
-    words = study.task, *numbers, start_of(study, cell.arm, folder.parent)
+    start, output = study.start_of(cell.arm), folder.parent
+    words = study.task, start.examples, start.epochs, start.learning_rate, output / start.folder
     return [sys.executable, "-m", "benchmarks.language_model.starts", *map(str, words)]
-
-
-def start_of(study: Study, arm: str, output: Path) -> Path:
-    """Folder of the fine-tuned policy that an arm starts from, beside the cells' folders."""
-    epochs = study.arm(arm).epochs
-    return output / (f"start_{_examples(study, arm)}" + (f"_epochs_{epochs}" if epochs > 1 else ""))
-
-
-def _examples(study: Study, arm: str) -> int:
-    return study.arm(arm).examples or study.start.examples
 
 
 def _words(value: object) -> list[str]:

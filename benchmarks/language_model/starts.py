@@ -12,6 +12,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from benchmarks.language_model.arms import Start
 from benchmarks.tasks import answered, directory, prompts_of
 from tempo_trl.demo.language_model import language_model
 
@@ -28,21 +29,21 @@ def examples_of(task: str, count: int) -> "Dataset":
     return import_module(f"benchmarks.tasks.{task}").examples(count)
 
 
-def fine_tune(task: str, count: int, epochs: int, learning_rate: float, folder: Path) -> None:
-    """Save the policy that `count` examples, each seen `epochs` times, make of the model, if none is there."""
+def fine_tune(task: str, start: Start, folder: Path) -> None:
+    """Save the policy that fine-tuning makes of the model, if none is there."""
     if (folder / "config.json").exists():
         return
     from transformers import AutoTokenizer
     from trl import SFTConfig, SFTTrainer
 
-    examples, path = examples_of(task, count), language_model().path
+    examples, path = examples_of(task, start.examples), language_model().path
     tokenizer = directory.tokenizer(path) if task == "directory" else AutoTokenizer.from_pretrained(path)
     with tempfile.TemporaryDirectory() as output_dir:
         args = SFTConfig(
             output_dir,
-            max_steps=epochs * (count // ROWS),
+            max_steps=start.epochs * (start.examples // ROWS),
             per_device_train_batch_size=ROWS,
-            learning_rate=learning_rate,
+            learning_rate=start.learning_rate,
             lr_scheduler_type="constant",
             model_init_kwargs={"dtype": "float32"},
             bf16=False,
@@ -59,4 +60,5 @@ def fine_tune(task: str, count: int, epochs: int, learning_rate: float, folder: 
 
 
 if __name__ == "__main__":
-    fine_tune(sys.argv[1], int(sys.argv[2]), int(sys.argv[3]), float(sys.argv[4]), Path(sys.argv[5]))
+    task, examples, epochs, rate, folder = sys.argv[1:]
+    fine_tune(task, Start(int(examples), float(rate), int(epochs)), Path(folder))

@@ -1,7 +1,7 @@
 """A study: a task, the policy that it starts from, its arms, rates and seeds, and in which order its cells run."""
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from benchmarks.language_model.arms import (
@@ -9,28 +9,16 @@ from benchmarks.language_model.arms import (
     BASELINE,
     Arm,
     Cell,
+    Start,
     arms_after_examples,
     arms_with_criteria,
     fine_tuning,
+    more_and_again,
     on_entropy_trees,
     on_success,
 )
 from benchmarks.language_model.criteria import CRITERIA
 from tempo_trl.data import BENCHMARKS
-
-
-@dataclass(frozen=True)
-class Start:
-    """
-    A policy that was fine-tuned on right answers.
-
-    Args:
-        examples (`int`): How many.
-        learning_rate (`float`): Of the fine-tuning.
-    """
-
-    examples: int
-    learning_rate: float
 
 
 @dataclass(frozen=True)
@@ -49,6 +37,7 @@ class Study:
             batches is that of all.
         save_steps (`int`): Steps between two checkpoints.
         start ([`Start`], *optional*): The policy that it starts from. Defaults to the model as it was published.
+        alone (`tuple` of [`Start`]): Fine-tuning that is measured without reinforcement learning.
         sweep_steps (`int`, *optional*): Optimizer steps of a run of the sweep. Defaults to `steps`.
         sweep_seeds (`tuple[int, ...]`): Seeds that choose the rates, and never count.
         seeds (`tuple[int, ...]`): Seeds that count.
@@ -64,6 +53,7 @@ class Study:
     answers: int = 1
     save_steps: int = 10
     start: Start | None = None
+    alone: tuple[Start, ...] = ()
     sweep_steps: int | None = None
     sweep_seeds: tuple[int, ...] = (100, 101)
     seeds: tuple[int, ...] = (0, 1, 2, 3, 4)
@@ -95,12 +85,16 @@ class Study:
 
     @property
     def fine_tuning(self) -> dict[str, Arm]:
-        """What fine-tuning alone comes to, on the start's examples, on more and in more epochs."""
-        return fine_tuning(self.arms[BASELINE], self.start.examples) if self.start else {}
+        """The arms of fine-tuning alone."""
+        return fine_tuning(self.arms[BASELINE], self.alone)
 
     def arm(self, name: str) -> Arm:
         """An arm, or fine-tuning alone."""
         return (self.arms | self.fine_tuning)[name]
+
+    def start_of(self, arm: str) -> Start | None:
+        """The fine-tuned policy that an arm starts from."""
+        return self.arm(arm).start or self.start
 
     def cell(self, arm: str, rate: float, seed: int) -> Cell:
         """A run of the usual length for its seed; of fine-tuning alone one step that changes nothing."""
@@ -158,8 +152,18 @@ ORDERS = _with_criteria("orders")
 
 def _after_examples(task: str, stem: str, steps: int, start: Start, **arms: Arm) -> Study:
     rates, compared = (2.5e-6, 5e-6, 1e-5, 2e-5, 4e-5, 8e-5), arms_after_examples(task, CRITERIA[task]) | arms
-    held_out = 128 if task in BENCHMARKS else 256
-    return Study(task, compared, rates, (1e-5, 2e-5), stem, held_out, steps, answers=8, start=start, sweep_steps=12)
+    held_out, alone = 128 if task in BENCHMARKS else 256, more_and_again(start)
+    return Study(
+        task, compared, rates, (1e-5, 2e-5), stem, held_out, steps, answers=8, start=start, alone=alone, sweep_steps=12
+    )
+
+
+def _after_more_epochs(study: Study, epochs: int) -> Study:
+    """The main arms of a study from a start that saw its examples more often, beside one that saw them twice as often."""
+    start, main = replace(study.start, epochs=epochs), ("grpo", "span_credit", "tempo")
+    alone = start, replace(start, epochs=2 * epochs)
+    arms = {name: study.arms[name] for name in main}
+    return replace(study, arms=arms, stem=f"{study.stem}_{epochs}_epochs", start=start, alone=alone)
 
 
 TUNED_ORDERS = _after_examples("orders", "tuned_orders", 12, Start(32, 4e-5))
@@ -167,5 +171,6 @@ TUNED_ORDERS = _after_examples("orders", "tuned_orders", 12, Start(32, 4e-5))
 IN_PRODUCTS = on_success("products", agent=False) | on_entropy_trees("products")
 PRODUCTS = _after_examples("products", "products", 30, Start(64, 1e-4), **IN_PRODUCTS)
 DIRECTORY = _after_examples("directory", "directory", 24, Start(300, 1e-4), **on_success("directory", agent=True))
-ALL = TUNED_ORDERS, PRODUCTS, DIRECTORY, INSTRUCTIONS, ORDERS, *map(_with_criteria, ("calls", "word_sums"))
-STUDIES = {study.name: study for study in ALL}
+MORE_EPOCHS = _after_more_epochs(TUNED_ORDERS, 4), _after_more_epochs(PRODUCTS, 4), _after_more_epochs(DIRECTORY, 2)
+OTHERS = INSTRUCTIONS, ORDERS, *map(_with_criteria, ("calls", "word_sums"))
+STUDIES = {study.name: study for study in (TUNED_ORDERS, PRODUCTS, DIRECTORY, *MORE_EPOCHS, *OTHERS)}
