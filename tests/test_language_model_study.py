@@ -115,6 +115,15 @@ def test_fine_tuning_alone_starts_from_more_examples_or_more_epochs_and_changes_
         assert arguments.script.reward_funcs == ["benchmarks.language_model.criteria.orders_mean"]  # logs the checks
 
 
+def test_after_more_epochs_the_main_arms_start_from_the_same_examples_seen_more_often(tmp_path):
+    once, often = STUDIES["tuned_orders"], STUDIES["tuned_orders_4_epochs"]
+    assert often.arms == {name: once.arms[name] for name in ("grpo", "span_credit", "tempo")}
+    assert (often.task, often.seeds, often.steps, often.held_out) == (once.task, once.seeds, once.steps, once.held_out)
+    *alone, grpo = (often.cell(arm, 2e-5, 0) for arm in (*often.fine_tuning, "grpo"))
+    starts = [command_of_start(often, cell, tmp_path / cell.name)[4:] for cell in (*alone, grpo)]
+    assert starts == [["32", n, "4e-05", str(tmp_path / f"start_32_epochs_{n}")] for n in ("4", "8", "4")]
+
+
 def test_examples_are_prompts_of_the_task_with_right_answers():
     examples = examples_of("orders", 16)
     assert examples.column_names == ["prompt", "completion"]

@@ -159,7 +159,7 @@ def _after_examples(task: str, stem: str, steps: int, start: Start, **arms: Arm)
 
 
 def _after_more_epochs(study: Study, epochs: int) -> Study:
-    """The main arms of a study from a start that saw its examples more often, beside one that saw them twice as often."""
+    """The main arms from a start of more epochs, beside fine-tuning alone in as many and in twice as many."""
     start, main = replace(study.start, epochs=epochs), ("grpo", "span_credit", "tempo")
     alone = start, replace(start, epochs=2 * epochs)
     arms = {name: study.arms[name] for name in main}
