@@ -159,10 +159,14 @@ def _after_examples(task: str, stem: str, steps: int, start: Start, **arms: Arm)
 
 
 def _after_more_epochs(study: Study, epochs: int) -> Study:
-    """The main arms from a start of more epochs, beside fine-tuning alone in as many and in twice as many."""
-    start, main = replace(study.start, epochs=epochs), ("grpo", "span_credit", "tempo")
+    """
+    The main arms from a start of more epochs, beside fine-tuning alone in as many and in twice as many. In float32, so
+    that machines with and without bfloat16 measure the same.
+    """
+    start, in_float32 = replace(study.start, epochs=epochs), ("bf16", False)
     alone = start, replace(start, epochs=2 * epochs)
-    arms = {name: study.arms[name] for name in main}
+    main = {name: study.arms[name] for name in ("grpo", "span_credit", "tempo")}
+    arms = {name: replace(arm, changes=(*arm.changes, in_float32)) for name, arm in main.items()}
     return replace(study, arms=arms, stem=f"{study.stem}_{epochs}_epochs", start=start, alone=alone)
 
 
