@@ -246,7 +246,7 @@ ROWS_ON_FRONT = {
     "fine-tuning, then GRPO": "grpo",
     "fine-tuning, then TEMPO": "tempo",
     "fine-tuning, then span credit": "span_credit",
-    "fine-tuning, then GRPO on success": "grpo on success",
+    "fine-tuning, then GRPO, rewarded if all is right": "grpo on success",
 }
 
 

@@ -137,12 +137,12 @@ def test_a_header_names_hardware_hours_and_what_the_recipe_is_after(subtests):
             compared = "grpo" if method in ABSENT else method
             row = f"Table 1, row {MODELS[model].removeprefix('Qwen/')}, column {COLUMNS[dataset]}: {compared.upper()} "
             of_the_cell = f"{row}{TABLE_1[cell][compared]} (the base model has {TABLE_1[cell]['base']})."
-            after = f"Reproduces {of_the_cell}"
+            after = f"Settings of {of_the_cell}"
             if method in ABSENT or variant in ("lora", "trees"):
                 after = of_the_cell
             if name != AUTHORS:
                 assert after in header
-            assert ("Reproduces no table" in header) == (not after.startswith("Reproduces") or name == AUTHORS)
+            assert ("Settings of no table" in header) == (not after.startswith("Settings of") or name == AUTHORS)
 
 
 def test_every_value_says_whose_it_is(subtests):

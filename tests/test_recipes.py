@@ -28,7 +28,7 @@ from tempo_trl.runs.recipes import (
 from tempo_trl.runs.record import without_secret_lines
 
 HEPO = 0.2  # the share of tokens of the TEMPO paper's HEPO, which is GRPO otherwise
-RECOMMENDED = "qwen3-1.7b/math/tempo_recommended"  # by docs/guides/choosing.md; its method is the prefix baseline
+RECOMMENDED = "qwen3-1.7b/math/prefix_baseline_16"  # by docs/guides/choosing.md
 PAPER = [name for name in recipe_names() if name.startswith(("qwen3-1.7b/", "qwen3-4b/")) and name != RECOMMENDED]
 SERVED = [name for name in recipe_names() if read_recipe(recipe_path(name)).get("vllm_mode") == "server"]
 SERVER_FLAGS = ["--max-model-len", "4096", *vllm_server.SERVER_FLAGS]

@@ -20,11 +20,11 @@ def rows_under(title: str) -> list[list[str]]:
 
 
 def grid_row(name: str) -> str:
-    """The row of the grid for a recipe, but for its method: folder, what it reproduces, hours, devices, accelerate."""
+    """The row of the grid for a recipe, but for its method: folder, whose settings it has, hours, devices, accelerate."""
     header = header_of(name)
     columns = [
         f"`{name.rpartition('/')[0]}`",
-        re.search("Reproduces (Table 1|no table)", header)[1],
+        re.search("Settings of (Table 1|no table)", header)[1],
         re.search(r"Time: (?:estimated|about) (.*?)(?: hours)?[;.]", header)[1],
         str(devices_of(name)),
         f"`{Path(launch_of(name).config_file or 'none').stem}`".replace("`none`", "none"),

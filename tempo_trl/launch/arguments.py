@@ -3,6 +3,7 @@
 import os
 from argparse import Action, ArgumentError, ArgumentParser, Namespace
 from collections.abc import Collection, Sequence
+from difflib import get_close_matches
 from importlib import import_module
 from inspect import formatannotation
 from typing import TYPE_CHECKING, NamedTuple, get_type_hints
@@ -205,5 +206,6 @@ def refuse_unknown(arguments: list[str], known: Collection[str], method: str) ->
     names = [_name(argument) for argument in arguments if argument.startswith("--")] or arguments
     for name in [name for name in names if name not in known]:
         others = [other for other in METHODS if name in class_of(other, "Config").__dataclass_fields__]
-        whose = f"belongs to method {others[0]}, but this run uses method {method}" if others else "is unknown"
-        raise ValueError(f"`{name}` {whose}. Correct it: `tempo-trl train --help-fields` lists all fields.")
+        whose = f"belongs to {', '.join(others)}, but this run uses method {method}" if others else "is unknown"
+        meant = "".join(f" Did you mean `{near}`?" for near in get_close_matches(name, sorted(known), n=1))
+        raise ValueError(f"`{name}` {whose}.{meant} `tempo-trl train --help-fields` lists all fields.")

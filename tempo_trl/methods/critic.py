@@ -87,6 +87,11 @@ class Critic:
 
     def load(self, folder: Path) -> None:
         """Resume from the files that `save` wrote. They must be of a critic of this kind: torch names what is not."""
+        if not (folder / MODEL).is_file():
+            raise ValueError(
+                f"{folder.parent} has no {folder.name}/{MODEL}, expected the critic of a run of PPO. Start a new run "
+                "whose model is the checkpoint."
+            )
         load_model(self.module, folder / MODEL)  # through the host's memory: the device holds one critic
         for part, file in ((self.optimizer, OPTIMIZER), (self.scheduler, SCHEDULER)):
             if (folder / file).is_file():  # not with `save_only_model`

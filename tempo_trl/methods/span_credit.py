@@ -160,11 +160,13 @@ class SpanCreditTrainer(TokenCreditTrainer):
 
     def _prepare_credit(self):
         self._batches_of, self._trained = Counter(), set()  # by names in the log: with the criterion; with credit
+        self._without_places = 0  # batches with credit, before the first with a place
 
     def _log_credit(self, batch, rows, credit, totals):
         super()._log_credit(batch, rows, credit, totals)
         if batch.training:
             self._watch_credit(totals.metrics)
+            self._watch_places(totals.metrics)
 
     def _watch_credit(self, metrics: dict[str, float]) -> None:
         """Warn once of each criterion without credit, on any rank, in the first batches in which it was judged."""
@@ -180,6 +182,19 @@ class SpanCreditTrainer(TokenCreditTrainer):
                 "it. Or its `span_reward_weights` is 0. Or no token of its places was sampled by the policy, such as "
                 "in a tool's answer: place it on the call, or raise `trace_lambda` above 0."
             )
+            warnings.warn(message, UserWarning, stacklevel=2)
+
+    def _watch_places(self, metrics: dict[str, float]) -> None:
+        """Warn once if no criterion has had a place in the first batches."""
+        placed = metrics.get("spans/placed")  # None if nothing had credit
+        if placed is not None:
+            self._without_places = self._without_places + 1 if placed == 0 else float("inf")
+        if self._without_places == FIRST_BATCHES and self.accelerator.is_main_process:
+            message = (
+                f"No criterion with credit had a place in the first {FIRST_BATCHES} batches, so that each trains all "
+                "tokens of an answer. Return `start` and `end` with each `SpanReward`, or use GRPOTrainer."
+            )
+            self._without_places = float("inf")
             warnings.warn(message, UserWarning, stacklevel=2)
 
     def credit(self, batch):

@@ -16,7 +16,7 @@ SUPPORTED = {
         "bos_token_id eos_token_id pad_token_id stop_strings use_cache cache_implementation disable_compile"
     ),
     True: (  # vLLM
-        "temperature top_k top_p min_p repetition_penalty bad_words logit_bias allowed_token_ids seed stop "
+        "temperature top_k top_p min_p repetition_penalty logit_bias allowed_token_ids seed stop "
         "stop_token_ids ignore_eos include_stop_str_in_output skip_special_tokens"
     ),
 }

@@ -105,7 +105,9 @@ class VLLMSampler:
         seed = self.options.get("seed")
         if seed is None:
             return {}
-        origin = np.random.SeedSequence([seed, self.trainer._step, self.rounds, place])
+        micro_step = self.trainer._step % self.trainer.args.gradient_accumulation_steps  # a step may generate twice
+        steps = self.trainer.state.global_step, micro_step
+        origin = np.random.SeedSequence([seed, *steps, self.rounds, place])
         return {"seed": int(origin.generate_state(1)[0] >> 1)}
 
     def _continuation(

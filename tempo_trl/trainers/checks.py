@@ -112,6 +112,18 @@ def refuse_stop_strings_that_are_not_found(trainer: GRPOTrainer) -> None:
         )
 
 
+def refuse_one_seed_for_single_completions(trainer: GRPOTrainer) -> None:
+    """Raise ValueError for a `seed` of vLLM where TRL asks for one completion at a time: each would have it."""
+    args, of_agents = trainer.args, bool(trainer.tools or trainer.environment_factories)
+    seed = (args.generation_kwargs or {}).get("seed")
+    if args.use_vllm and seed is not None and (of_agents or args.vllm_mode == "colocate"):
+        where = "in the turns of an agent" if of_agents else "with vllm_mode='colocate'"
+        raise ValueError(
+            f"`generation_kwargs` has seed={seed!r}, expected none: {where} TRL asks vLLM for one completion at a "
+            "time, each with this seed, so that completions which are equal so far go on alike. Remove it."
+        )
+
+
 def check_datasets(train: object, evaluated: object, may_lack_prompts: bool) -> None:
     """Raise ValueError for a dataset without prompts, or with a column of TRL. Those of streams may be unknown."""
     for dataset in (train, *(evaluated.values() if isinstance(evaluated, dict) else [evaluated])):

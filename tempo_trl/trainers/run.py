@@ -26,6 +26,7 @@ from tempo_trl.trainers import checks, settings
 from tempo_trl.trainers.faults import surviving_table, watched_server
 from tempo_trl.trainers.reward_functions import distinct_names
 from tempo_trl.trainers.rollout_func import checked_rollout
+from tempo_trl.trainers.turns_together import every_rank_in_every_turn
 from tempo_trl.trainers.zero_advantages import refuse_models_that_see_all_rows
 from tempo_trl.tree_forward.tree_pass import TreePass
 
@@ -75,6 +76,7 @@ class RunTrainer(GRPOTrainer):
             check_trees_can_grow(self, self.rollout_func.grower)
         checks.refuse_a_missing_end_token(self)
         checks.refuse_stop_strings_that_are_not_found(self)
+        checks.refuse_one_seed_for_single_completions(self)
         if getattr(args, "skip_zero_advantages", False):
             refuse_models_that_see_all_rows(self)
         self.tree_pass = TreePass(self, self._tree_obstacle())
@@ -142,6 +144,10 @@ class RunTrainer(GRPOTrainer):
                 return super()._generate_single_turn(*args, **kwargs)
         finally:
             self.model.train(training)  # TRL's continuous batching always leaves the model in training mode
+
+    def _tool_call_loop(self, prompts, prompt_ids, completion_ids, completions, logprobs, images, *fields):
+        with every_rank_in_every_turn(self, prompt_ids[0], images and images[0]):
+            return super()._tool_call_loop(prompts, prompt_ids, completion_ids, completions, logprobs, images, *fields)
 
     def _watched_server(self) -> AbstractContextManager:
         return watched_server(self, self._model_name) if self.use_vllm else nullcontext()

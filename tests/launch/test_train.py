@@ -47,7 +47,7 @@ def test_flags_override_the_recipe_and_the_recipe_the_defaults(tmp_path):
     ("flags", "message"),
     [
         ("--learning_rat 1", "`learning_rat` is unknown"),
-        ("--method grpo --td_coef 1", "`td_coef` belongs to method tempo, but this run uses method grpo"),
+        ("--method grpo --td_coef 1", "`td_coef` belongs to tempo, but this run uses method grpo"),
         ("--task maths", "`task` is 'maths', expected one of: math, gsm_hard, amc23, medqa, "),
         ("--dataset_name some/dataset", "got task and dataset_name"),
         ("--task sums --train_file rows.jsonl", "got train_file with `task` = 'sums', which does not read it"),

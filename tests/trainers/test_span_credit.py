@@ -116,6 +116,21 @@ def test_a_criterion_that_has_trained_nothing_in_the_first_batches_is_named_once
     assert all("first 2 batches" in message and "`span_reward_weights` is 0" in message for message in told)
 
 
+def anywhere(texts, **columns):
+    return [[SpanReward("a", float(i % 2)), SpanReward("b", float(i % 4 < 2))] for i in range(len(texts))]
+
+
+@pytest.mark.parametrize(
+    ("functions", "times"), [(anywhere, 1), ([anywhere, fields], 0), (always, 0)], ids=["none", "some", "flat"]
+)
+def test_criteria_without_a_place_in_the_first_batches_are_told_once(
+    functions, times, tiny_model, tmp_path, recwarn, monkeypatch
+):
+    monkeypatch.setattr("tempo_trl.methods.span_credit.FIRST_BATCHES", 2)
+    train(tiny_model, tmp_path, functions, max_steps=5)
+    assert sum("had a place in the first 2 batches" in str(each.message) for each in recwarn) == times
+
+
 def test_a_criterion_whose_places_are_in_the_answers_of_tools_is_named(tiny_model, tmp_path):
     def answers(texts, **columns):
         return [[SpanReward("answer", i % 2, at := text.index("room"), at + 4)] for i, text in enumerate(texts)]
