@@ -20,7 +20,7 @@ def rows_under(title: str) -> list[list[str]]:
 
 
 def grid_row(name: str) -> str:
-    """The row of the grid for a recipe, but for its method: folder, whose settings it has, hours, devices, accelerate."""
+    """The row of the grid for a recipe, but for its method: folder, whose settings, hours, devices, accelerate."""
     header = header_of(name)
     columns = [
         f"`{name.rpartition('/')[0]}`",

@@ -82,6 +82,8 @@ class Batch:
             `completion_ids`.
         reward_sizes (`torch.Tensor` of shape `(R,)`, *optional*):
             Sum of the absolute weighted rewards of each completion, to which the rounding of `rewards` is relative.
+        step_sizes (`torch.Tensor` of shape `(R, N)`, *optional*):
+            The same of `step_rewards`.
     """
 
     completion_ids: torch.Tensor
@@ -107,11 +109,12 @@ class Batch:
     criteria: Criteria | None = None
     seen_ids: torch.Tensor | None = None
     reward_sizes: torch.Tensor | None = None
+    step_sizes: torch.Tensor | None = None
 
     @property
     def turn_rewards(self) -> TurnRewards:
         """The rewards of the R rows, from which returns are computed."""
-        return TurnRewards(self.rewards, self.steps, self.step_rewards, self.reward_sizes)
+        return TurnRewards(self.rewards, self.steps, self.step_rewards, self.reward_sizes, self.step_sizes)
 
     @property
     def seen_before_turns(self) -> torch.Tensor:

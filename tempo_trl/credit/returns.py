@@ -23,18 +23,22 @@ class TurnRewards(NamedTuple):
         size (`torch.Tensor` of shape `(R,)`, *optional*):
             Size of the sum that `reward` is, to which its rounding is relative
             ([`~tempo_trl.credit.advantages.are_equal`]). Defaults to that of the reward.
+        step_sizes (`torch.Tensor` of shape `(R, N)`, *optional*):
+            The same of `steps`.
     """
 
     reward: torch.Tensor
     turns: torch.Tensor
     steps: torch.Tensor | None = None
     size: torch.Tensor | None = None
+    step_sizes: torch.Tensor | None = None
 
     @property
     def sizes(self) -> "TurnRewards":
-        """The absolute values of these rewards. Their returns are the sizes that the rounding is relative to."""
+        """The sizes of these rewards. Their returns are the sizes that the rounding is relative to."""
         size = self.reward.abs() if self.size is None else self.size
-        return TurnRewards(size, self.turns, None if self.steps is None else self.steps.abs())
+        of_steps = None if self.steps is None else self.steps.abs()
+        return TurnRewards(size, self.turns, of_steps if self.step_sizes is None else self.step_sizes)
 
     def returns(self, gamma: float = 1.0) -> torch.Tensor:
         """Return from each turn on, `(R, N)`, float64: [`~tempo_trl.credit.turns.turn_returns`]."""

@@ -178,7 +178,7 @@ class GRPOLambdaTrainer(TokenCreditTrainer):
     def _reference(self, inputs, logps):
         """With these old log-probabilities the ratios in TRL's loss are the traced ones."""
         if self.args.trace_update != "trace":
-            return {}
+            return super()._reference(inputs, logps)
         mask, old = loss_mask(inputs), inputs.get("old_per_token_logps")
         old = logps.detach() if old is None else old
         reference = traced_reference(logps, old, mask, self.args.trace_decay, self.args.trace_style)

@@ -39,9 +39,10 @@ class StepRewards(RewardFunctions):
         prepared = [_prepared(each, trainer) for each in functions]
         super().__init__(trainer, prepared, map(_name, functions), trainer.args.step_reward_weights)
 
-    def __call__(self, rows: ScoredRows, steps: torch.Tensor, report: Report) -> torch.Tensor:
+    def __call__(self, rows: ScoredRows, steps: torch.Tensor, report: Report) -> tuple[torch.Tensor, torch.Tensor]:
         """
-        Weighted sum of the functions for each step of this rank's rows, `(B, N)`; NaN where none gave a number.
+        Weighted sum of the functions for each step of this rank's rows, `(B, N)`, and the sum of the absolute terms;
+        NaN where none gave a number.
 
         Args:
             rows ([`ScoredRows`]):
@@ -63,7 +64,8 @@ class StepRewards(RewardFunctions):
         for name, own in zip(self.names, rewards, strict=True):
             report.add(_means(name, own), {})
         weighted = rewards * torch.tensor(self.weights)[:, None, None]
-        return weighted.nansum(dim=0).masked_fill(rewards.isnan().all(dim=0), torch.nan)
+        silent = rewards.isnan().all(dim=0)
+        return tuple(terms.nansum(dim=0).masked_fill(silent, torch.nan) for terms in (weighted, weighted.abs()))
 
 
 def _fill(rewards: torch.Tensor, given: Any, counts: list[int], name: str) -> None:

@@ -357,7 +357,7 @@ class TokenCreditTrainer(RunTrainer):
         """The one forward pass of a loss: of the rows with an advantage, then what their ratios are taken to."""
         kept = None
         if self.args.skip_zero_advantages and self.model.training and not self.tree_pass.is_untried:
-            kept = rows_with_credit(inputs["advantages"])
+            kept = rows_with_credit(inputs["advantages"], loss_mask(inputs))
             input_ids, attention_mask = input_ids[kept], attention_mask[kept]
         result = forward(model, input_ids, attention_mask, *args, **kwargs)
         if kept is not None:

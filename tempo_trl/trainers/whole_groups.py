@@ -19,8 +19,9 @@ from tempo_trl.trainers.report import Report
 from tempo_trl.trainers.scored_rows import Place, ScoredRows
 from tempo_trl.trainers.steps import delimited_steps
 
-PADDING = {"turns": -1, "steps": -1, "step_rewards": torch.nan}  # of tensors on ranks with shorter completions
-PER_STEP = ("observations", "step_rewards")  # tensors of shape `(B, N)`
+# Of tensors on ranks with shorter completions.
+PADDING = {"turns": -1, "steps": -1, "step_rewards": torch.nan, "step_sizes": torch.nan}
+PER_STEP = ("observations", "step_rewards", "step_sizes")  # tensors of shape `(B, N)`
 
 
 def batch_of(trainer: GRPOTrainer, rows: ScoredRows, report: Report) -> Batch:
@@ -50,7 +51,9 @@ def batch_of(trainer: GRPOTrainer, rows: ScoredRows, report: Report) -> Batch:
     if trainer.credit_func is not None or trainer.reads_observations or trainer.sees_answers:
         ids = output["completion_ids"] if seen is None else seen
         observations = observed_before_steps(trainer, rows, ids, turns, steps, prompts, report)
-    step_rewards = trainer.step_rewards(rows, steps, report) if trainer.step_rewards else None
+    step_rewards = step_sizes = None
+    if trainer.step_rewards:
+        step_rewards, step_sizes = trainer.step_rewards(rows, steps, report)
     every_reward = weighted_rewards(trainer, rows.rewards_per_func)
     rewards = every_reward[rows.place.group_rows]
     tensors = {
@@ -64,6 +67,7 @@ def batch_of(trainer: GRPOTrainer, rows: ScoredRows, report: Report) -> Batch:
         "steps": steps,
         "observations": observations,
         "step_rewards": step_rewards,
+        "step_sizes": step_sizes,
         "logps": output.get("old_per_token_logps", output.get("sampling_per_token_logps")),
         "entropies": rows.entropies,
         **(_tensors_of(rows.criteria) if rows.criteria else {}),

@@ -6,17 +6,19 @@ from trl import GRPOConfig, GRPOTrainer
 from tempo_trl.trainers.scored_rows import loss_mask
 
 
-def rows_with_credit(advantages: torch.Tensor) -> torch.Tensor:
+def rows_with_credit(advantages: torch.Tensor, in_loss: torch.Tensor) -> torch.Tensor:
     """
-    Rows of a micro-batch with an advantage other than 0, `(B,)`, bool.
+    Rows of a micro-batch with an advantage other than 0 on a token of the loss, `(B,)`, bool.
 
-    The first row is kept if there is none, because a forward pass is a collective under DeepSpeed ZeRO-3 and FSDP.
+    If there is none, the row with most tokens in the loss is kept, because a forward pass is a collective under
+    DeepSpeed ZeRO-3 and FSDP.
 
     Args:
         advantages (`torch.Tensor` of shape `(B,)` or `(B, T)`): Of completions, or of tokens.
+        in_loss (`torch.Tensor` of shape `(B, T)`): Not 0 on the tokens of the loss.
     """
-    kept = (advantages.reshape(len(advantages), -1) != 0).any(dim=1)
-    kept[0] |= not kept.any()
+    kept = (advantages.reshape(len(advantages), -1).bool() & in_loss.bool()).any(dim=1)
+    kept[in_loss.sum(dim=1).argmax()] |= not kept.any()
     return kept
 
 

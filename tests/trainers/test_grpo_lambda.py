@@ -10,7 +10,7 @@ from tempo_trl import GRPOLambdaConfig, GRPOLambdaTrainer
 
 from . import probing
 from .probing import assert_same_gradients
-from .recording import assert_refused, assert_same_weights, config, questions, share_of_threes, train
+from .recording import assert_refused, assert_same_weights, config, moved, questions, share_of_threes, train
 from .test_equivalence import OFF_POLICY
 
 pytestmark = pytest.mark.matrix
@@ -91,6 +91,17 @@ def test_lambda_or_gamma_zero_is_stock_grpo_bit_for_bit(zero, options, tiny_mode
     stock = train(tiny_model, tmp_path / "grpo", GRPOTrainer, **shared)
     traces = train(tiny_model, tmp_path / "ours", GRPOLambdaTrainer, **shared, **ours)
     assert_same_weights(stock, traces)
+
+
+@pytest.mark.parametrize("level", ["token", "sequence"])
+def test_weights_of_hardly_any_trace_train_as_grpo_does(level, tiny_model, tmp_path):
+    shared = OFF_POLICY | {"loss_type": "grpo", "importance_sampling_level": level, "reward_funcs": share_of_threes}
+    shared |= {"beta": 0.0, "optim": "sgd", "learning_rate": 0.1}  # SGD is linear in the gradient
+    stock = train(tiny_model, tmp_path / "grpo", GRPOTrainer, **shared)
+    hardly = {"trace_update": "weight", "trace_lambda": 1e-12, "advantage_floor": None}
+    ours = train(tiny_model, tmp_path / "ours", GRPOLambdaTrainer, **shared, **hardly)
+    assert moved(stock, tiny_model)
+    assert_same_weights(stock, ours, rtol=1e-5, atol=1e-6)
 
 
 @pytest.mark.parametrize("old_logps_are_given", [True, False])

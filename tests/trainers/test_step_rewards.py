@@ -1,6 +1,7 @@
 """Rewards per turn or step: what functions are called with and may return, process reward models, ranks, metrics."""
 
 import asyncio
+from dataclasses import replace
 
 import pandas as pd
 import pytest
@@ -14,6 +15,7 @@ from tempo_trl import (
     HGPOConfig,
     TokenCreditTrainer,
 )
+from tempo_trl.methods.gigpo import gigpo_credit
 from tempo_trl.trainers.steps import completing, delimited_steps
 
 from ..tiny import tiny_model_config, tiny_tokenizer
@@ -50,6 +52,22 @@ def test_every_turn_gets_its_reward_and_the_log_names_it(tiny_model, tmp_path):
     assert logged["step_rewards/door_rewards/turn_0"] == 1.0  # every first door leads to room 1
     assert logged["step_rewards/door_rewards/turn_1"] == 0.0
     assert logged["step_rewards/door_rewards/mean"] == pytest.approx(6 / 9)
+
+
+def test_gains_and_costs_that_cancel_in_each_turn_have_no_credit_but_of_the_outcome(tiny_model, tmp_path):
+    """In float32 7.7 - 3.3 - 4.4 is not 0. What the rounding is relative to is the size of the terms."""
+
+    def term(size: float):
+        return lambda completions, **columns: [
+            [size * (i % 2)] * len(turns) for i, turns in enumerate(door_rewards(completions))
+        ]
+
+    functions = list(map(term, (7.7, -3.3, -4.4)))
+    _, batch = watch(tiny_model, tmp_path, *functions)
+    assert batch.step_rewards.abs().nan_to_num(0.0).max() > 0
+    assert batch.step_sizes[1, 0].item() == pytest.approx(15.4)
+    gigpo = gigpo_credit(replace(batch, rewards=torch.zeros(8), reward_sizes=torch.zeros(8)))
+    assert not gigpo.advantages.any()
 
 
 @pytest.mark.parametrize(

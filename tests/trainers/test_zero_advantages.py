@@ -7,6 +7,7 @@ import torch
 from transformers import Qwen3Model
 
 from tempo_trl import GRPOLambdaTrainer, PPOConfig, PrefixBaselineTrainer
+from tempo_trl.trainers.scored_rows import loss_mask
 from tempo_trl.trainers.zero_advantages import on_all_rows, refuse_models_that_see_all_rows, rows_with_credit
 from tempo_trl.tree_forward.tree_pass import State
 
@@ -36,9 +37,13 @@ def assert_learned_the_same(one, other, model):
 
 
 def test_rows_have_credit_if_any_token_has_and_one_is_always_kept():
-    assert rows_with_credit(torch.tensor([[0.0, 0.0], [0.0, -1.0]])).tolist() == [False, True]
-    assert rows_with_credit(torch.tensor([0.0, 2.0, 0.0])).tolist() == [False, True, False]
-    assert rows_with_credit(torch.zeros(3, 2)).tolist() == [True, False, False]
+    def rows(advantages: list, mask: list) -> list[bool]:
+        return rows_with_credit(torch.tensor(advantages), torch.tensor(mask)).tolist()
+
+    assert rows([[0.0, 0.0], [0.0, -1.0]], [[1, 1], [1, 1]]) == [False, True]
+    assert rows([[0.5, 0.0], [0.0, -1.0]], [[0, 1], [0, 1]]) == [False, True]  # 0.5 is not in the loss
+    assert rows([0.0, 2.0, 2.0], [[1, 1], [1, 0], [0, 0]]) == [False, True, False]
+    assert rows([0.0, 0.0, 0.0], [[0, 0], [1, 0], [1, 1]]) == [False, False, True]
 
 
 def test_rows_that_are_left_out_have_ratio_one_and_the_mean_entropy_of_the_others():
@@ -92,7 +97,8 @@ def computed(monkeypatch):
 
 def test_only_rows_with_credit_are_computed(tiny_model, tmp_path, computed):
     whole, skipped = both(tiny_model, tmp_path, max_steps=1)
-    rows = rows_with_credit(skipped.batches[0].output["advantages"])
+    output = skipped.batches[0].output
+    rows = rows_with_credit(output["advantages"], loss_mask(output))
     assert computed == [16, rows.sum()]
     assert 0 < rows.sum() <= 8
     (one,), (other,) = ([e for e in run.state.log_history if "entropy" in e] for run in (whole, skipped))
