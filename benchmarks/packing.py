@@ -16,19 +16,18 @@ os.environ.setdefault("HF_HUB_OFFLINE", "1")
 import tempfile
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from statistics import median
 from typing import NamedTuple
 
 import torch
 from datasets import Dataset
 from transformers import Qwen3Config, Qwen3ForCausalLM
-from trl import GRPOConfig, GRPOTrainer
 
 from benchmarks.learning.policy import character_tokenizer
 from benchmarks.timing import is_quick, print_table
-from tempo_trl.tree_forward import TreeForward, TreeForwardFields, pack_rows
+from tempo_trl import PlainGRPOConfig, PlainGRPOTrainer
 from tempo_trl.tree_forward.first_batch import PAYING_RATIO
+from tempo_trl.tree_forward.packed_rows import pack_rows
 from tempo_trl.tree_forward.tree_pass import State
 
 VOCABULARY = 1024
@@ -53,15 +52,6 @@ SHAPES = (Shape(512, 128, 8, 2.5), Shape(256, 256, 8, 1.4), Shape(128, 512, 8, 1
 QUICK = (Shape(32, 16, 8, 1.0),)
 
 
-@dataclass
-class TreeGRPOConfig(TreeForwardFields, GRPOConfig):
-    pass
-
-
-class TreeGRPOTrainer(TreeForward, GRPOTrainer):
-    pass
-
-
 def policy(device: str) -> Qwen3ForCausalLM:
     torch.manual_seed(0)
     if device == "cuda":  # the layers of Qwen3-0.6B
@@ -73,12 +63,12 @@ def policy(device: str) -> Qwen3ForCausalLM:
     return Qwen3ForCausalLM(Qwen3Config(vocab_size=VOCABULARY, max_position_embeddings=2048, **size, **heads))
 
 
-def build(folder: str, device: str, half: bool) -> TreeGRPOTrainer:
+def build(folder: str, device: str, half: bool) -> PlainGRPOTrainer:
     options = {"use_cpu": device == "cpu", "bf16": False, "report_to": "none", "gradient_checkpointing": False}
-    args = TreeGRPOConfig(folder, per_device_train_batch_size=8, tree_forward="on", **options)
+    args = PlainGRPOConfig(folder, per_device_train_batch_size=8, tree_forward="on", **options)
     prompts = Dataset.from_dict({"prompt": ["1+1?"]})
     model = policy(device).to(device, torch.bfloat16 if half else torch.float32)
-    return TreeGRPOTrainer(model, len, args, prompts, processing_class=character_tokenizer())
+    return PlainGRPOTrainer(model, len, args, prompts, processing_class=character_tokenizer())
 
 
 def completions(shape: Shape, sharing: str) -> torch.Tensor:
@@ -116,7 +106,7 @@ def token_ratio(batch: dict[str, torch.Tensor]) -> float:
     return ids.numel() / pack_rows(ids, torch.ones_like(ids), batch["completion_ids"].shape[1]).input_ids.shape[1]
 
 
-def loss_of(trainer: TreeGRPOTrainer, batch: dict, state: State) -> torch.Tensor:
+def loss_of(trainer: PlainGRPOTrainer, batch: dict, state: State) -> torch.Tensor:
     trainer.tree_pass.state = state
     trainer.current_gradient_accumulation_steps = 1
     trainer.model.train()
@@ -137,7 +127,7 @@ def time_of(call: Callable[[], object], device: torch.device) -> float:
     return time.perf_counter() - start
 
 
-def time_ratio(trainer: TreeGRPOTrainer, batch: dict, pairs: int) -> float:
+def time_ratio(trainer: PlainGRPOTrainer, batch: dict, pairs: int) -> float:
     """Time of the stock update over the tree's, the median of pairs that begin with the one and the other."""
 
     def update(state: State) -> float:
@@ -152,7 +142,7 @@ def time_ratio(trainer: TreeGRPOTrainer, batch: dict, pairs: int) -> float:
     return median(ratios)
 
 
-def kept_bytes(trainer: TreeGRPOTrainer, batch: dict, state: State) -> int:
+def kept_bytes(trainer: PlainGRPOTrainer, batch: dict, state: State) -> int:
     """Bytes that the loss keeps for its backward pass, each storage once, without the weights; on a GPU their peak."""
     device = trainer.accelerator.device
     if device.type == "cuda":
@@ -174,7 +164,7 @@ def kept_bytes(trainer: TreeGRPOTrainer, batch: dict, state: State) -> int:
     return kept
 
 
-def largest_difference(trainer: TreeGRPOTrainer, batch: dict) -> float:
+def largest_difference(trainer: PlainGRPOTrainer, batch: dict) -> float:
     """Of the log-probabilities on the tree to TRL's, in nats."""
     ids, masks = (torch.cat([batch[f"prompt_{x}"], batch[f"completion_{x}"]], dim=1) for x in ("ids", "mask"))
     logps = []
@@ -186,7 +176,7 @@ def largest_difference(trainer: TreeGRPOTrainer, batch: dict) -> float:
     return (logps[0] - logps[1]).abs().max().item()
 
 
-def row(trainer: TreeGRPOTrainer, shape: Shape, sharing: str, pairs: int) -> tuple[str, ...]:
+def row(trainer: PlainGRPOTrainer, shape: Shape, sharing: str, pairs: int) -> tuple[str, ...]:
     batch = scored_group(shape, sharing, trainer.accelerator.device)
     ratio = token_ratio(batch)
     stock, tree = (kept_bytes(trainer, batch, state) for state in (State.OFF, State.IN_USE))

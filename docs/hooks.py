@@ -37,7 +37,6 @@ ROOMS = {
     "tempo_trl.rewards": "Rewards",
     "tempo_trl.data": "Datasets",
     "tempo_trl.rollout": "Growing trees",
-    "tempo_trl.tree_forward": "Compute on the tree",
     "tempo_trl.report": "Recorded trees",
 }
 INCLUDED = {

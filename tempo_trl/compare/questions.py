@@ -4,14 +4,13 @@ Each line is a question: {"task", "row_id", "source", "prompt_sha256", "gold", "
 Questions of two runs are the same if their row, source and hash of the prompt are equal.
 """
 
-import re
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 
 from tempo_trl.runs.results import Result, evaluation_folder
-from tempo_trl.runs.statistics import avg_at_n, maj_at_n, pass_at_k
+from tempo_trl.runs.statistics import numbers_by_metric
 
 KEY = ["row_id", "source", "prompt_sha256"]
 
@@ -33,14 +32,6 @@ def numbers_by_question(folder: Path, result: Result) -> pd.Series | None:
         index = pd.MultiIndex.from_frame(rows[KEY])
         if not index.is_unique:
             raise ValueError("a question occurs twice")
-        return pd.Series(_numbers(result.metric, rows["answers"], correct), index)
+        return pd.Series(numbers_by_metric(kind, correct, rows["answers"].tolist())[result.metric], index)
     except (ValueError, KeyError, TypeError) as error:
         raise ValueError(f"{path} does not have a graded question a line ({error}). Evaluate again.") from error
-
-
-def _numbers(metric: str, answers: pd.Series, correct: np.ndarray) -> np.ndarray:
-    if found := re.fullmatch(r"pass@(\d+)", metric):
-        return pass_at_k(correct, int(found[1]))
-    if metric.startswith("maj@"):
-        return maj_at_n(answers.tolist(), correct)
-    return avg_at_n(correct)

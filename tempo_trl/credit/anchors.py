@@ -13,6 +13,8 @@ import torch
 from tempo_trl.credit.advantages import are_equal
 from tempo_trl.credit.turns import turn_ends, turn_starts
 
+EPSILON = 1e-6  # added to the standard deviation of a state's returns
+
 
 def observation_keys(completion_ids: torch.Tensor, steps: torch.Tensor, prompts: torch.Tensor) -> torch.Tensor:
     """
@@ -105,9 +107,8 @@ def _longer(last: np.ndarray, begin: np.ndarray, history: int) -> list[np.ndarra
 
 def _labels(first: np.ndarray, second: np.ndarray) -> np.ndarray:
     """Numbers for pairs: equal where both members are."""
-    members = [np.unique(of_pair, return_inverse=True)[1].reshape(first.shape) for of_pair in (first, second)]
-    pairs = members[0] * (members[1].max(initial=0) + 1) + members[1]
-    return np.unique(pairs, return_inverse=True)[1].reshape(first.shape)
+    pairs = np.stack([first.ravel(), second.ravel()])
+    return np.unique(pairs, axis=1, return_inverse=True)[1].reshape(first.shape)
 
 
 def visits(labels: np.ndarray) -> np.ndarray:
@@ -138,21 +139,16 @@ def state_sums(
     row, later = np.nonzero(labels[:, 1:] >= 0)
     state = labels[row, later + 1]
     visitors = np.unique(np.stack([state, row]), axis=1)[0]
-    seen, inverse = np.unique(state, return_inverse=True)
-    count = np.bincount(np.searchsorted(seen, visitors), minlength=len(seen))
+    seen, count = np.unique(visitors, return_counts=True)
     return {
         "turns": (float((labels >= 0).sum()), float(len(labels))),
         "shared_states": (float((count > 1).sum()), len(labels) / num_generations),
-        "state_visits": (float((count[inverse] - 1).sum()), float(len(state))),
+        "state_visits": (float((count[np.searchsorted(seen, state)] - 1).sum()), float(len(state))),
     }
 
 
 def relative_returns(
-    returns: torch.Tensor,
-    labels: np.ndarray,
-    normalize: bool,
-    sizes: torch.Tensor | None = None,
-    epsilon: float = 1e-6,
+    returns: torch.Tensor, labels: np.ndarray, normalize: bool, sizes: torch.Tensor | None = None
 ) -> torch.Tensor:
     r"""
     Returns relative to those of all visits of the same state (equation 6 of https://huggingface.co/papers/2505.10978).
@@ -160,7 +156,7 @@ def relative_returns(
     $$A_n = \frac{G_n - \mathrm{mean}(G)}{F}$$
 
     over all visits of the state before turn n in the group, its own among them. F is their standard deviation (ddof 1)
-    plus epsilon, or 1. A state that is visited once has 0.
+    plus 1e-6, or 1. A state that is visited once has 0.
 
     Args:
         returns (`torch.Tensor` of shape `(R, N)`):
@@ -187,7 +183,7 @@ def relative_returns(
     relative = given - (np.bincount(state, given) / count)[state]
     if normalize:
         variance = np.bincount(state, np.square(relative)) / np.maximum(count - 1, 1)
-        relative = relative / (np.sqrt(variance)[state] + epsilon)
+        relative = relative / (np.sqrt(variance)[state] + EPSILON)
     found = np.zeros(values.shape)
     found[used] = np.where(are_equal(low, high, size)[state], 0.0, relative)
     return torch.from_numpy(found)

@@ -170,7 +170,7 @@ class Batch:
 
 
 _OF_TOKENS = {"advantages", "added", "loss_mask"}
-_OF_ROWS = _OF_TOKENS | {"weights", "outcome", "criteria", "reference"}
+_OF_ROWS = _OF_TOKENS | {"outcome", "criteria", "reference"}
 
 
 @dataclass(frozen=True, eq=False)
@@ -217,7 +217,7 @@ class Credit:
     reference: torch.Tensor | None = None
 
     def rows(self, own: slice, width: int) -> "Credit":
-        """The credit of the rows `own`, and of their first `width` tokens."""
+        """The credit of the rows `own`, and of their first `width` tokens. The weights stay those of whole groups."""
         cut = {name: value[own] for name, value in vars(self).items() if name in _OF_ROWS and value is not None}
         cut |= {name: cut[name][:, :width] for name in _OF_TOKENS & cut.keys() if cut[name].ndim == 2}
         return replace(self, **cut)

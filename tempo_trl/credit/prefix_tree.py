@@ -39,9 +39,6 @@ class PrefixTree:
             prompts differ: at the first place of a group, and of each of its prompts.
         start, stop, top, depth (`np.ndarray` of shape `(N,)`):
             The nodes that at least two rows share, children before their parents.
-        parting (`np.ndarray` of shape `(R,)`):
-            Node at whose last state the row at a place branches off from the row at the previous place, -1 where `lcp`
-            is -1.
         longest_shared_prefix (`np.ndarray` of shape `(R,)`):
             Number of tokens that each place's row shares with the closest other row of its prompt, -1 without one.
     """
@@ -54,16 +51,13 @@ class PrefixTree:
     stop: np.ndarray
     top: np.ndarray
     depth: np.ndarray
-    parting: np.ndarray
     longest_shared_prefix: np.ndarray
 
     def num_children(self) -> np.ndarray:
         """Distinct next tokens at each node's last state; a completion that ends there adds none. Shape `(N,)`."""
-        lengths, nodes = self.lengths[self.order], len(self.start)
-        ended = np.flatnonzero((lengths == self.longest_shared_prefix) & (self.num_generations > 1))
-        last_node = self.parting[np.where(self.lcp[ended] == lengths[ended], ended, ended + 1)]
-        parts = np.bincount(self.parting[self.parting >= 0], minlength=nodes) + 1
-        return parts - np.bincount(last_node, minlength=nodes)
+        lengths, nodes = self.lengths[self.order], zip(self.start, self.stop, self.depth, strict=True)
+        parts = [1 + (self.lcp[a + 1 : b] == d).sum() - (lengths[a:b] == d).sum() for a, b, d in nodes]
+        return np.array(parts, dtype=np.int64)
 
 
 def prefix_tree(
@@ -173,28 +167,23 @@ def _sort_within(block: np.ndarray, keys: np.ndarray) -> tuple[np.ndarray, np.nd
     return ranks, np.append(0, np.where(none, window.shape[1], first))
 
 
-def _intervals(lcp: np.ndarray) -> tuple[np.ndarray, ...]:
+def _intervals(lcp: np.ndarray) -> np.ndarray:
     """
-    The nodes that the LCPs of neighbours enclose: (start, stop, top, depth, parting), as in [`PrefixTree`].
+    The nodes that the LCPs of neighbours enclose: start, stop, top and depth as in [`PrefixTree`], `(4, N)`.
 
     The LCP at a place is the depth of a node that begins at the last smaller LCP before it and ends at the next
     smaller one after it. A stack of open nodes finds them in time linear in the number of rows.
     """
-    nodes, parting = [], [-1] * len(lcp)
-    open_nodes = []  # (depth, start, places of its LCPs), deepest last: a node is open until a smaller LCP comes
+    nodes, open_nodes = [], []  # open ones as (depth, start), deepest last: until a smaller LCP comes
     for place, shared in enumerate([*lcp.tolist(), -1]):
         start = place - 1
         while open_nodes and open_nodes[-1][0] > shared:
-            depth, start, partings = open_nodes.pop()
-            for earlier in partings:
-                parting[earlier] = len(nodes)
+            depth, start = open_nodes.pop()
             parent_depth = open_nodes[-1][0] if open_nodes else -1
             nodes.append((start, place, max(shared, parent_depth), depth))
         if shared >= 0 and (not open_nodes or open_nodes[-1][0] < shared):
-            open_nodes.append((shared, start, []))
-        if shared >= 0:
-            open_nodes[-1][2].append(place)
-    return *np.array(nodes, dtype=np.int64).reshape(-1, 4).T, np.array(parting)
+            open_nodes.append((shared, start))
+    return np.array(nodes, dtype=np.int64).reshape(-1, 4).T
 
 
 def tree_sums(tree: PrefixTree, groups: slice) -> dict[str, tuple[float, float]]:

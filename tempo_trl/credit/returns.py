@@ -4,8 +4,7 @@ from typing import NamedTuple
 
 import torch
 
-from tempo_trl.credit.advantages import EPSILON, SCALES, nanstd
-from tempo_trl.credit.checks import check_choice
+from tempo_trl.credit.advantages import EPSILON, nanstd
 from tempo_trl.credit.turns import turn_returns
 
 
@@ -57,48 +56,26 @@ class TurnRewards(NamedTuple):
         return torch.where(first.isnan(), reward, first)
 
 
-def return_scale(
-    rewards: TurnRewards,
-    num_generations: int,
-    scale_rewards: str,
-    gamma: float = 1.0,
-    all_rewards: TurnRewards | None = None,
-) -> torch.Tensor:
+def return_scale(rewards: TurnRewards, gamma: float = 1.0) -> torch.Tensor:
     r"""
-    What returns from a turn on are divided by: `(R,)`, float64.
+    What returns from a turn on are divided by with `scale_rewards="batch"`: a number, float64.
 
     $$\max \left( \mathrm{std}_i(W_i), \; \sqrt{\mathrm{mean}_{i,n} (G_{i,n} - G_{i,n+1})^2} \right) + 10^{-4}$$
 
-    over the group or over the batch, or 1. W is the whole return, and its standard deviation (ddof 1) is what GRPO
-    divides by. The second number says how far a return changes from one turn to the next: by the turn's reward, and by
-    the discount. Without rewards per turn and without a discount it is 0, and the scale is GRPO's. With them returns
-    from a turn on can differ although all whole returns are equal; divided by 1e-4 they would have no bound.
+    W is the whole return, and its standard deviation (ddof 1) is what GRPO divides by. The second number says how far
+    a return changes from one turn to the next: by the turn's reward, and by the discount. Without rewards per turn and
+    without a discount it is 0, and the scale is GRPO's. With them returns from a turn on can differ although all whole
+    returns are equal; divided by 1e-4 they would have no bound.
 
     Args:
         rewards ([`TurnRewards`]):
-            Rewards of whole groups.
-        num_generations (`int`):
-            Completions in a group.
-        scale_rewards (`str`):
-            `"group"`, `"batch"` or `"none"`, with the meaning of TRL's `GRPOConfig.scale_rewards`.
+            Rewards of the rows of all ranks.
         gamma (`float`, *optional*, defaults to `1.0`):
             Discount per turn.
-        all_rewards ([`TurnRewards`], *optional*):
-            Rewards of the rows of all ranks, for `"batch"`. Defaults to `rewards`.
-
-    Raises:
-        ValueError: for an unknown scale.
     """
-    check_choice("scale_rewards", scale_rewards, SCALES)
-    rows = len(rewards.reward)
-    if scale_rewards == "none":
-        return torch.ones(rows, dtype=torch.float64)
-    together = rewards if scale_rewards == "group" or all_rewards is None else all_rewards
-    size = num_generations if scale_rewards == "group" else len(together.reward)
-    spread = nanstd(together.whole_returns().view(-1, size))[:, 0]
-    squares = _changes(together, gamma).square().reshape(len(spread), -1)
-    scale = torch.maximum(spread, squares.nanmean(dim=1).nan_to_num(0.0).sqrt()) + EPSILON
-    return scale.repeat_interleave(rows // len(scale))
+    spread = nanstd(rewards.whole_returns()[None])[0, 0]
+    change = _changes(rewards, gamma).square().nanmean().nan_to_num(0.0).sqrt()
+    return torch.maximum(spread, change) + EPSILON
 
 
 def _changes(rewards: TurnRewards, gamma: float) -> torch.Tensor:

@@ -14,7 +14,7 @@ import numpy as np
 
 from tempo_trl.evaluation.records import Record, records_of
 from tempo_trl.runs.files import write_atomically
-from tempo_trl.runs.statistics import avg_at_n, bootstrap_interval, maj_at_n, pass_at_k
+from tempo_trl.runs.statistics import bootstrap_interval, numbers_by_metric
 
 
 def write_results(folder: Path, task: str) -> list[dict]:
@@ -29,7 +29,7 @@ def results_of(record: Record) -> list[dict]:
     """Results of one finished record: accuracy of greedy answers, or avg@n, pass@k and maj@n."""
     rows = record.rows()
     correct = np.array([[np.nan if value is None else value for value in row["correct"]] for row in rows])
-    measured = _measured(record.decoding, correct, [row["answers"] for row in rows])
+    measured = numbers_by_metric(record.decoding, correct, [row["answers"] for row in rows])
     return [
         {
             "task": record.task,
@@ -43,16 +43,6 @@ def results_of(record: Record) -> list[dict]:
         }
         for metric, values in measured.items()
     ]
-
-
-def _measured(decoding: str, correct: np.ndarray, answers: list[list[str]]) -> dict[str, np.ndarray]:
-    """One number per question, for each metric."""
-    if decoding == "greedy":
-        return {"accuracy": avg_at_n(correct)}
-    n = correct.shape[1]
-    powers = [1 << i for i in range(n.bit_length())]  # 1, 2, 4, ... up to n
-    pass_at = {f"pass@{k}": pass_at_k(correct, k) for k in dict.fromkeys([*powers, n])}
-    return {f"avg@{n}": avg_at_n(correct), **pass_at, f"maj@{n}": maj_at_n(answers, correct)}
 
 
 def table(results: list[dict]) -> str:

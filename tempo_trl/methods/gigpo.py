@@ -76,7 +76,7 @@ def step_returns(batch: Batch, gamma: float, scale: str) -> tuple[torch.Tensor, 
     returns, sizes = rewards.returns(gamma), rewards.sizes.returns(gamma)
     if scale != "batch":
         return returns, sizes
-    divisor = return_scale(rewards, batch.num_generations, scale, gamma, batch.all_rewards)[:, None]
+    divisor = return_scale(rewards if batch.all_rewards is None else batch.all_rewards, gamma)
     return returns / divisor, sizes / divisor
 
 

@@ -22,11 +22,6 @@ class CreditTerms(NamedTuple):
     less: str = "less than GRPO"
     of_places: bool = False
 
-    @property
-    def is_td(self) -> bool:
-        """Whether TEMPO's TD errors are what the method adds."""
-        return self.added == "TD"
-
 
 def terms_of(method: str, label: str = "") -> CreditTerms:
     """The terms of a method, by its name in the table of methods. An empty label is replaced by the table's."""

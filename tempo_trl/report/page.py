@@ -107,7 +107,7 @@ def _sources(runs: Sequence[RecordedRun], chosen: Sequence[tuple[int, str, Group
 
 
 def _run(run: RecordedRun) -> dict:
-    terms = run.terms and run.terms._asdict() | {"is_td": run.terms.is_td}
+    terms = run.terms and run.terms._asdict()
     return {"label": one_line(run.label), "terms": terms, "statistics": _statistics(run.summary)}
 
 

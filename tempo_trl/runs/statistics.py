@@ -97,6 +97,16 @@ def _majority(answers: Sequence[str], grades: np.ndarray) -> float:
     return float(np.mean([grade for answer, grade in zip(answers, grades, strict=True) if votes[answer] == most]))
 
 
+def numbers_by_metric(decoding: str, correct: np.ndarray, answers: Sequence[Sequence[str]]) -> dict[str, np.ndarray]:
+    """One number per question, for each metric of `"greedy"` or of sampled answers."""
+    if decoding == "greedy":
+        return {"accuracy": avg_at_n(correct)}
+    n = correct.shape[1]
+    powers = [1 << i for i in range(n.bit_length())]  # 1, 2, 4, ... up to n
+    pass_at = {f"pass@{k}": pass_at_k(correct, k) for k in dict.fromkeys([*powers, n])}
+    return {f"avg@{n}": avg_at_n(correct), **pass_at, f"maj@{n}": maj_at_n(answers, correct)}
+
+
 def _graded(correct: np.ndarray) -> np.ndarray:
     correct = np.nan_to_num(np.asarray(correct, dtype=float), nan=0.0)
     if correct.ndim != 2 or not correct.shape[1]:

@@ -6,13 +6,15 @@ from dataclasses import dataclass
 from trl import GRPOConfig
 
 from tempo_trl.config_help import with_help
+from tempo_trl.credit.checks import check_choice
 from tempo_trl.trainers.zero_advantages import refuse_gradients_without_advantage
-from tempo_trl.tree_forward.config import TreeForwardFields
+
+TREE_FORWARD = ("off", "auto", "on")
 
 
 @with_help
 @dataclass
-class TokenCreditConfig(TreeForwardFields, GRPOConfig):
+class TokenCreditConfig(GRPOConfig):
     """
     Configuration class for the [`TokenCreditTrainer`]: every field of [`~trl.GRPOConfig`], with its meaning and
     default, and those below. The configurations of all methods extend it.
@@ -40,8 +42,10 @@ class TokenCreditConfig(TreeForwardFields, GRPOConfig):
             the share of such groups. TRL's `entropy` is then that of the completions that are computed, and the
             others count with a ratio of 1 in metrics of ratios.
         tree_forward (`str`, *optional*, defaults to `"off"`):
-            Whether log-probabilities are computed once for tokens that completions share
-            ([`~tempo_trl.tree_forward.config.TreeForwardFields`]).
+            Whether policy, old and reference log-probabilities are computed once for tokens that completions share
+            ([`~tempo_trl.tree_forward.tree_pass.TreePass`]). `"off"` computes every completion separately, as TRL
+            does. `"auto"` tests the tree on the first batch, and falls back to `"off"` with a warning if it is wrong
+            or does not pay. `"on"` raises an error if the tree is not supported.
     """
 
     log_trees_steps: int = 10
@@ -55,13 +59,17 @@ class TokenCreditConfig(TreeForwardFields, GRPOConfig):
     step_reward_weights: list[float] | None = None
     span_reward_weights: list[float] | None = None
 
+    tree_forward: str = "off"
+
     def __post_init__(self):
         super().__post_init__()
         self.check()
 
     def check(self) -> None:
         """Validate the settings. The trainer calls this again, because fields can be set after construction."""
-        self.check_tree_forward()
+        # YAML reads a bare `off` and `on` as booleans.
+        self.tree_forward = {False: "off", True: "on"}.get(self.tree_forward, self.tree_forward)
+        check_choice("tree_forward", self.tree_forward, TREE_FORWARD)
         if self.step_delimiter == "":
             raise ValueError("`step_delimiter` must be a text or None, got an empty one. Use None for whole turns.")
         if self.advantage_floor is not None and not self.advantage_floor <= 0.0:

@@ -12,7 +12,6 @@ from trl import GRPOTrainer
 
 from tempo_trl.credit.advantages import tree_values
 from tempo_trl.credit.batch import Batch, Credit
-from tempo_trl.credit.prefix_tree import prefix_tree
 from tempo_trl.methods import method_label
 from tempo_trl.report.callback import TRACKERS, TreeCallback
 from tempo_trl.rollout.ranks import send_to_main
@@ -119,6 +118,7 @@ class Recorder:
         tokens["seen_ids"] = tokens["completion_ids"] if batch.seen_ids is None else batch.seen_ids[own].int()
         tokens["turns"] = batch.turns[own].short()
         lengths = batch.lengths[own].tolist()
+        of_prefixes = tree_values(batch.tree, batch.rewards, batch.completion_ids.shape[1], credit.weights)[own]
         begin = self.trainer.accelerator.process_index * len(lengths)
         keys = batch.seen_before_turns[own]
         spans = spans_of(rows.criteria, credit.criteria) if rows.criteria else None
@@ -127,7 +127,7 @@ class Recorder:
                 "outcome": credit.reference[i].item(),
                 "prompt": prompt_text(rows.prompts[i]),
                 "prompt_key": batch.prompts[own][i].item(),
-                "weight": None if credit.weights is None else credit.weights[i].item(),
+                "values": of_prefixes[i, : lengths[i] + 1].numpy(),
                 "spans": None if spans is None else [span._asdict() for span in spans[i]],
             }
             | {name: values[i, : lengths[i]].numpy() for name, values in tokens.items()}  # compact to send
@@ -136,14 +136,13 @@ class Recorder:
         ]
 
     def _finished(self, rows: list[dict], groups_before: int, rewards_per_func: torch.Tensor) -> list[dict]:
-        """Rows of the file, completed with rewards, values and the text of the tokens."""
+        """Rows of the file, completed with rewards and the text of the tokens."""
         trainer, size = self.trainer, self._group_size
         rows = [{k: v.tolist() if isinstance(v, np.ndarray) else v for k, v in row.items()} for row in rows]
         rewards = weighted_rewards(trainer, rewards_per_func).cpu()
         of_funcs = rewards_per_func.tolist()
         pieces = iter(token_pieces(trainer._tokenizer, [i for row in rows for i in row["completion_ids"]]))
         rows = [row | {"completion_ids": row.pop("seen_ids")} for row in rows]  # the file's trees are those of credit
-        values = _values(rows, rewards, size)
         for i, row in enumerate(rows):
             named = zip(trainer.reward_func_names, of_funcs[i], strict=True)
             row |= {
@@ -151,7 +150,6 @@ class Recorder:
                 "group": groups_before + i // size,
                 "row": groups_before * size + i,
                 "tokens": [next(pieces) for _ in row["completion_ids"]],
-                "values": values[i, : len(row["completion_ids"]) + 1].tolist(),
                 "reward": rewards[i].item(),
                 "rewards": json.dumps({name: None if reward != reward else reward for name, reward in named}),
             }
@@ -199,16 +197,3 @@ def _of_one_prompt(rows: list[dict]) -> list[dict]:
             "completions of a prompt. This warning is given once."
         )
     return kept
-
-
-def _values(rows: list[dict], rewards: torch.Tensor, num_generations: int) -> torch.Tensor:
-    """Prefix values of whole groups of rows, `(R, T + 1)`."""
-    lengths = torch.tensor([len(row["completion_ids"]) for row in rows])
-    completion_ids = torch.zeros(len(rows), int(lengths.max()), dtype=torch.long)
-    for ids, row in zip(completion_ids, rows, strict=True):
-        ids[: len(row["completion_ids"])] = torch.tensor(row["completion_ids"])
-    given = [row["weight"] for row in rows]  # None on a rank whose completions have equal weights
-    alike = all(weight is None for weight in given)
-    weights = None if alike else torch.tensor([1 / num_generations if w is None else w for w in given])
-    tree = prefix_tree(completion_ids, lengths, num_generations)
-    return tree_values(tree, rewards, completion_ids.shape[1], weights)

@@ -6,6 +6,8 @@ from typing import Any
 from transformers import PreTrainedTokenizerBase
 from trl.trainer.grpo_trainer import RolloutFunc
 
+from tempo_trl.rewards.reading import content_of
+
 OF_TRL = ("prompt_ids", "completion_ids", "logprobs", "env_mask")
 SHORT = 16  # characters of a prompt that may stand in another by chance
 
@@ -100,12 +102,7 @@ def _check_order(output: dict[str, Any], prompts: list, tokenizer: PreTrainedTok
 
 def _text(prompt: str | Sequence[dict]) -> str:
     """What a prompt asks: its text, or that of its last message."""
-    if isinstance(prompt, str):
-        return prompt
-    content = prompt[-1].get("content") if prompt else None
-    if isinstance(content, list):
-        return " ".join(str(part.get("text") or "") for part in content if isinstance(part, dict))
-    return content or ""
+    return prompt if isinstance(prompt, str) else "".join(map(content_of, prompt[-1:]))
 
 
 def _squeezed(text: str) -> str:

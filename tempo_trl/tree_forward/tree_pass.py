@@ -11,7 +11,6 @@ import torch.nn.functional as F
 from trl import GRPOTrainer
 from trl.models.utils import disable_gradient_checkpointing
 
-from tempo_trl.tree_forward.config import TreeForwardFields
 from tempo_trl.tree_forward.first_batch import (
     Difference,
     FirstBatch,
@@ -62,8 +61,7 @@ class TreePass:
 
     Args:
         trainer ([`~trl.GRPOTrainer`]):
-            The trainer, after its own `__init__`. If its configuration has no
-            [`~tempo_trl.tree_forward.config.TreeForwardFields`], the tree is in mode `"auto"`.
+            The trainer, after its own `__init__`. Its configuration has the field `tree_forward`.
         obstacle (`str`, *optional*):
             The trainer's own reason why it cannot compute on the tree.
 
@@ -78,9 +76,7 @@ class TreePass:
         # Counts and times by mode since the last log.
         self._counted: dict[str, Counter] = defaultdict(Counter)
         self._watches: dict[str, Stopwatch] = defaultdict(lambda: Stopwatch(trainer.accelerator.device))
-        if isinstance(trainer.args, TreeForwardFields):
-            trainer.args.check_tree_forward()  # again, because fields can be set after construction
-        if self._asked == "off":
+        if trainer.args.tree_forward == "off":
             return
         register_tree_attention()
         self.state = State.UNTRIED
@@ -88,15 +84,11 @@ class TreePass:
             self._leave(reason)
 
     @property
-    def _asked(self) -> str:
-        return getattr(self.trainer.args, "tree_forward", "auto")  # a trainer without the field opts in by this class
-
-    @property
     def _mode(self) -> str:
         return "train" if self.trainer.model.training else "eval"
 
     def _leave(self, reason: str) -> None:
-        if self._asked == "on":
+        if self.trainer.args.tree_forward == "on":
             raise ValueError(
                 f"tree_forward='on' is not supported here: {reason}. Change that, or set tree_forward='auto' or 'off'."
             )
@@ -142,7 +134,7 @@ class TreePass:
         if self.state is State.OFF or early or _has_images(kwargs):
             return trls_way()
         packed = _packed(*rows)
-        if self.state is State.UNTRIED and self._asked == "auto" and not self._pays(packed):
+        if self.state is State.UNTRIED and self.trainer.args.tree_forward == "auto" and not self._pays(packed):
             return trls_way()
         if self.state is State.UNTRIED:
             seen = attention_mask[:, -logits_to_keep:]
@@ -191,7 +183,7 @@ class TreePass:
         batch = FirstBatch.of_all_ranks(accelerator.gather(numbers))
         config = accelerator.unwrap_model(model).config.get_text_config()
         reason = batch.mistake() or attention_beside_the_tree(windows, config)
-        if self._asked == "auto":
+        if self.trainer.args.tree_forward == "auto":
             reason = reason or batch.slowness()
         self.state = State.IN_USE
         if reason is not None:
@@ -245,16 +237,10 @@ class TreePass:
         """
         trainer, before = self.trainer, self.trainer._buffered_inputs
         inputs = theirs(generation_batch)
-        if trainer._buffered_inputs is before:
+        if trainer._buffered_inputs is before or ROW not in trainer._buffered_inputs[0]:
             return inputs
-        trainer._buffered_inputs = self.whole_groups(trainer._buffered_inputs)
+        trainer._buffered_inputs = keep_groups_together(trainer._buffered_inputs, trainer.num_generations)
         return trainer._buffered_inputs[trainer._step % trainer.args.steps_per_generation]
-
-    def whole_groups(self, micro_batches: list[dict]) -> list[dict]:
-        """TRL's buffered micro-batches with whole groups shuffled; unchanged if their rows have no index."""
-        if ROW not in micro_batches[0]:
-            return micro_batches
-        return keep_groups_together(micro_batches, self.trainer.num_generations)
 
     # Metrics
 
@@ -289,42 +275,3 @@ def _result(chunks: list[Chunk]) -> tuple[torch.Tensor, torch.Tensor | None, Non
 
 def _has_images(arguments: dict) -> bool:
     return any(value is not None and name not in OF_TEXT for name, value in arguments.items())
-
-
-class TreeForward:
-    """
-    Mixin that adds [`TreePass`] to your own trainer. List it before [`~trl.GRPOTrainer`] among the bases, and
-    [`~tempo_trl.tree_forward.config.TreeForwardFields`] before [`~trl.GRPOConfig`]:
-
-    ```python
-    @dataclass
-    class TreeGRPOConfig(TreeForwardFields, GRPOConfig): ...
-
-
-    class TreeGRPOTrainer(TreeForward, GRPOTrainer): ...
-    ```
-    """
-
-    def __init__(self, *args, **kwargs):
-        super().__init__(*args, **kwargs)
-        self.tree_pass = TreePass(self, self._tree_obstacle())
-
-    def _tree_obstacle(self) -> str | None:
-        """The trainer's own reason why it cannot compute on the tree, or None."""
-        return None
-
-    def _get_per_token_logps_and_entropies(self, *args, **kwargs):
-        return self.tree_pass.logps(super()._get_per_token_logps_and_entropies, *args, **kwargs)
-
-    def _prepare_inputs(self, generation_batch):
-        return self.tree_pass.prepared(super()._prepare_inputs, generation_batch)
-
-    def _generate_and_score_completions(self, inputs):
-        output = super()._generate_and_score_completions(inputs)
-        self.tree_pass.number_rows(output)
-        return output
-
-    def log(self, logs, start_time=None):
-        """Log metrics as TRL does, with `tempo/packing_ratio` and `tempo/tree_pass_seconds` over all ranks."""
-        self.tree_pass.log()
-        super().log(logs, start_time)

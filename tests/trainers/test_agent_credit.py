@@ -97,7 +97,7 @@ def test_gigpo_and_hgpo_are_their_definitions(seed, rewarded, scale):
     histories = [rollouts.histories(row) for row in range(12)]
     returns, whole = batch.turn_rewards.returns(0.9), batch.turn_rewards.whole_returns()
     outcomes = outcome_advantages(whole, 4, scale)
-    over_batch = scale_by_definition(batch.turn_rewards, range(12), 0.9)
+    over_batch = scale_by_definition(batch.turn_rewards, 0.9)
 
     def relative(row: int, n: int, back: int) -> float | None:
         visits = [

@@ -1,13 +1,10 @@
-"""Tiny models of each architecture, and a GRPO trainer that takes the mixins as a user would."""
-
-from dataclasses import dataclass
+"""Tiny models of each architecture, and a GRPO trainer that computes on the tree."""
 
 import torch
 from datasets import Dataset
 from transformers import AutoConfig, AutoModelForCausalLM
-from trl import GRPOConfig, GRPOTrainer
 
-from tempo_trl.tree_forward import TreeForward, TreeForwardFields
+from tempo_trl import PlainGRPOConfig, PlainGRPOTrainer
 
 from ..tiny import tiny_tokenizer
 from ..trainers.recording import config, parity
@@ -37,15 +34,6 @@ ARCHITECTURES = {
 }
 
 
-@dataclass
-class TreeGRPOConfig(TreeForwardFields, GRPOConfig):
-    pass
-
-
-class TreeGRPOTrainer(TreeForward, GRPOTrainer):
-    _config_cls = TreeGRPOConfig
-
-
 def model_of(architecture: str, **overrides):
     torch.manual_seed(0)
     options = SHAPE | {"vocab_size": len(tiny_tokenizer())} | ARCHITECTURES.get(architecture, {}) | overrides
@@ -59,6 +47,6 @@ def model_of(architecture: str, **overrides):
 def trainer_of(model, folder, peft_config=None, **options):
     if hasattr(model.config, "router_aux_loss_coef"):
         options = {"router_aux_loss_coef": 0.0} | options
-    args = config(folder, TreeGRPOConfig, **({"tree_forward": "on"} | options))
+    args = config(folder, PlainGRPOConfig, **({"tree_forward": "on"} | options))
     prompts = Dataset.from_dict({"prompt": ["1+1?", "2+2?"]})
-    return TreeGRPOTrainer(model, parity, args, prompts, processing_class=tiny_tokenizer(), peft_config=peft_config)
+    return PlainGRPOTrainer(model, parity, args, prompts, processing_class=tiny_tokenizer(), peft_config=peft_config)

@@ -5,9 +5,9 @@ from itertools import pairwise
 import torch
 from trl import GRPOTrainer
 
+from tempo_trl import PlainGRPOTrainer
 from tempo_trl.tree_forward.group_shuffle import keep_groups_together
 
-from .models import TreeGRPOTrainer
 from .running import ACCUMULATED, run
 
 
@@ -50,7 +50,7 @@ def test_a_group_that_lies_on_two_ranks_is_cut_where_they_cut_it():
 
 def test_micro_batches_of_a_run_hold_whole_groups_and_nothing_else_of_the_run_changes(tiny_model, tmp_path):
     stock = run(GRPOTrainer, tiny_model, tmp_path / "stock", **ACCUMULATED)
-    ours = run(TreeGRPOTrainer, tiny_model, tmp_path / "tree", tree_forward="on", **ACCUMULATED)
+    ours = run(PlainGRPOTrainer, tiny_model, tmp_path / "tree", tree_forward="on", **ACCUMULATED)
     for batch in ours._buffered_inputs:
         assert len(batch["prompt_ids"].unique(dim=0)) == 2  # 16 rows, groups of 8
     assert max(len(batch["prompt_ids"].unique(dim=0)) for batch in stock._buffered_inputs) > 2

@@ -6,13 +6,13 @@ from accelerate.utils import DynamoBackend
 from peft import LoraConfig, PromptTuningConfig
 from trl import GRPOTrainer
 
-from tempo_trl import PPOConfig, PPOTrainer
+from tempo_trl import PlainGRPOTrainer, PPOConfig, PPOTrainer
 from tempo_trl.tree_forward.obstacles import first_obstacle
 from tempo_trl.tree_forward.tree_pass import State
 
 from ..trainers.rank_matrix import reward_of
 from ..trainers.recording import assert_same_weights, config, questions, train
-from .models import TreeGRPOTrainer, model_of, trainer_of
+from .models import model_of, trainer_of
 from .running import ACCUMULATED, run
 
 DYNAMIC = {"rope_type": "dynamic", "rope_theta": 1e4, "factor": 2.0}
@@ -67,10 +67,10 @@ def test_a_model_that_is_wrong_on_the_tree_is_found_on_the_first_batch(mode, tin
         with pytest.raises(
             ValueError, match=r"'on' is not supported here: the first batch differs from TRL's by .* nats"
         ):
-            run(TreeGRPOTrainer, tiny_model, tmp_path, **options)
+            run(PlainGRPOTrainer, tiny_model, tmp_path, **options)
         return
     with pytest.warns(UserWarning, match="'auto' is off for this run: the first batch differs") as told:
-        ours = run(TreeGRPOTrainer, tiny_model, tmp_path / "tree", **options)
+        ours = run(PlainGRPOTrainer, tiny_model, tmp_path / "tree", **options)
     assert sum("tree_forward" in str(warning.message) for warning in told) == 1
     stock = run(GRPOTrainer, tiny_model, tmp_path / "stock", **ACCUMULATED)
     assert_same_weights(ours, stock, rtol=1e-5, atol=1e-6)
@@ -107,6 +107,6 @@ def apart(prompts, trainer):
 def test_a_batch_that_shares_too_little_is_left_unless_the_tree_was_asked_for(tiny_model, tmp_path):
     keywords = {"rollout_func": apart}
     with pytest.warns(UserWarning, match=f"tree_forward='auto' is off for this run: {TOO_LITTLE}"):
-        train(tiny_model, tmp_path / "auto", TreeGRPOTrainer, trainer=keywords, tree_forward="auto")
-    asked = train(tiny_model, tmp_path / "on", TreeGRPOTrainer, trainer=keywords, tree_forward="on")
+        train(tiny_model, tmp_path / "auto", PlainGRPOTrainer, trainer=keywords, tree_forward="auto")
+    asked = train(tiny_model, tmp_path / "on", PlainGRPOTrainer, trainer=keywords, tree_forward="on")
     assert asked.tree_pass.state is State.IN_USE

@@ -6,8 +6,7 @@ import pytest
 import torch
 from hypothesis import given
 
-from tempo_trl.tree_forward import pack_rows
-from tempo_trl.tree_forward.packed_rows import IGNORED
+from tempo_trl.tree_forward.packed_rows import IGNORED, pack_rows
 
 from .batches import batches, prefixes, rows_of
 

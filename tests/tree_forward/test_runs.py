@@ -4,13 +4,12 @@ import pytest
 from transformers import AutoModelForCausalLM
 from trl import GRPOTrainer
 
-from tempo_trl import GRPOLambdaConfig, TEMPOTrainer
+from tempo_trl import GRPOLambdaConfig, PlainGRPOTrainer, TEMPOTrainer
 from tempo_trl.tree_forward.tree_pass import State
 
 from ..trainers.every_method import EVERY_METHOD
 from ..trainers.every_method import trainer_of as trainer_of_method
 from ..trainers.recording import assert_same_weights, config, weights
-from .models import TreeGRPOTrainer
 from .running import ACCUMULATED, run
 
 pytestmark = pytest.mark.matrix
@@ -36,7 +35,7 @@ RUNS = {
 @pytest.mark.parametrize("case", RUNS)
 def test_a_run_on_the_tree_has_the_weights_of_the_stock_trainer(case, tiny_model, tmp_path):
     stock = run(GRPOTrainer, tiny_model, tmp_path / "stock", **RUNS[case])
-    ours = run(TreeGRPOTrainer, tiny_model, tmp_path / "tree", tree_forward="on", **RUNS[case])
+    ours = run(PlainGRPOTrainer, tiny_model, tmp_path / "tree", tree_forward="on", **RUNS[case])
     assert ours.tree_pass.state is State.IN_USE
     assert_same_weights(ours, stock, rtol=1e-5, atol=1e-6)
     for key in ("loss", "entropy", "kl", "grad_norm", "eval_loss", "eval_entropy"):
@@ -77,7 +76,7 @@ def test_yamls_off_and_on_are_read_as_such(given, kept, tmp_path):
 @both_stacks
 def test_the_packing_ratio_is_tokens_over_packed_tokens_in_training_and_evaluation(tiny_model, tmp_path):
     options = ACCUMULATED | {"eval_strategy": "steps", "eval_steps": 2, "num_generations_eval": 4}
-    trainer = run(TreeGRPOTrainer, tiny_model, tmp_path, tree_forward="on", **options)
+    trainer = run(PlainGRPOTrainer, tiny_model, tmp_path, tree_forward="on", **options)
     history = trainer.state.log_history
     ratios = [entry["tempo/packing_ratio"] for entry in history if "tempo/packing_ratio" in entry]
     assert len(ratios) == 4

@@ -8,9 +8,9 @@ from torch.distributed.utils import _apply_to_tensors
 from transformers import AttentionInterface
 from transformers.integrations.sdpa_attention import sdpa_attention_forward
 
-from tempo_trl.tree_forward import pack_rows, register_tree_attention
 from tempo_trl.tree_forward import tree_attention as tree_attention_module
-from tempo_trl.tree_forward.tree_attention import _row_attention, attention, tree_attention
+from tempo_trl.tree_forward.packed_rows import pack_rows
+from tempo_trl.tree_forward.tree_attention import _row_attention, attention, register_tree_attention, tree_attention
 
 from .batches import batches
 from .models import model_of

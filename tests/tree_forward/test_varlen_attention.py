@@ -7,7 +7,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tempo_trl.tree_forward import pack_rows
+from tempo_trl.tree_forward.packed_rows import pack_rows
 from tempo_trl.tree_forward.tree_attention import tree_attention
 from tempo_trl.tree_forward.varlen_attention import attend_at_once, can_attend_at_once, is_aligned
 

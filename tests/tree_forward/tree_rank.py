@@ -5,16 +5,17 @@ model and two iterations, unless it is on policy: then the first pass that is me
 the rank logged, and the consolidated model to FOLDER.
 """
 
+from tempo_trl import PlainGRPOConfig, PlainGRPOTrainer
+
 from ..trainers.one_rank import finish
 from ..trainers.rank_matrix import reward_of, scripted
 from ..trainers.recording import config, questions
-from .models import TreeGRPOConfig, TreeGRPOTrainer
 
 
 def main(model: str, folder: str, tree_forward: str, policy: str = "off_policy") -> None:
     args = config(
         folder,
-        TreeGRPOConfig,
+        PlainGRPOConfig,
         tree_forward=tree_forward,
         max_steps=4,
         max_completion_length=48,
@@ -32,7 +33,7 @@ def main(model: str, folder: str, tree_forward: str, policy: str = "off_policy")
         num_generations_eval=3,
     )
     keywords = {"eval_dataset": questions(5), "rollout_func": scripted("plain")}
-    trainer = TreeGRPOTrainer(model, reward_of("plain"), args, questions(8), **keywords)
+    trainer = PlainGRPOTrainer(model, reward_of("plain"), args, questions(8), **keywords)
     trainer.train()
     trainer.save_model(folder)
     finish(trainer, folder, {"state": trainer.tree_pass.state.name, "history": trainer.state.log_history})

@@ -86,7 +86,7 @@ function methodSpans(row, tokens, places) {
     const span = html("i", { "data-token": t }, drawnText(token.text));
     paintSpan(span, value);
     if (terms().of_places) underlinePlace(span, places, t);
-    else if (terms().is_td ? token.td : Math.abs(token.td) > scale / 2) fill(span, { class: "turn", tabindex: 0 }, []);
+    else if (terms().added === "TD" ? token.td : Math.abs(token.td) > scale / 2) fill(span, { class: "turn", tabindex: 0 }, []);
     if (token.skip) span.classList.add("skip");
     spans.push(span);
   });
@@ -95,7 +95,7 @@ function methodSpans(row, tokens, places) {
 
 function whatIsMarked() {
   if (terms().of_places) return "the place of a criterion that has credit there, up to half of the completion";
-  return terms().is_td ? "a token whose TD error is not zero" : "a token to which much was added";
+  return terms().added === "TD" ? "a token whose TD error is not zero" : "a token to which much was added";
 }
 
 /** Line breaks are drawn as a sign too, so that their colour is seen. */
