@@ -146,6 +146,9 @@ def parse_accelerate(words: list[str]) -> None:
     assert words[0] == "launch"
     arguments = launch_command_parser().parse_args(words[1:])
     assert accelerate_config_path(arguments.config_file).is_file()
+    if not arguments.module:
+        assert (REPOSITORY / arguments.training_script).is_file()
+        return
     assert find_spec(arguments.training_script)
     assert recipe_path(arguments.training_script_args[1]).is_file()
 
