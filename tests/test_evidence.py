@@ -164,9 +164,7 @@ TABLES = {
     "floor": ("toy_tasks", rows_of_floor),
     "group size": ("toy_tasks", rows_of_group_size),
     "gains": ("toy_tasks", rows_of_gains),
-    **{
-        task: ("language_models", lambda study=study: rows_of_language(study)) for task, study in WITH_RATES.items()
-    },
+    **{task: ("language_models", lambda study=study: rows_of_language(study)) for task, study in WITH_RATES.items()},
     **{
         f"{task} fine-tuned": ("language_models", lambda study=study: rows_of_fine_tuning(study))
         for task, study in LANGUAGE_STUDIES.items()

@@ -8,15 +8,16 @@ from tempo_trl.rollout.growth import Request
 from tempo_trl.rollout.vllm_sampler import VLLMSampler
 
 
-def sampler(logprobs: list) -> VLLMSampler:
+def sampler(logprobs: list = (), seed: int | None = None, step: int = 3, micro_step: int = 0) -> VLLMSampler:
     """A sampler whose server answers two tokens with these log-probabilities."""
     answer = {"completion_ids": [[7, 8]], "logprobs": [logprobs], "logprob_token_ids": [[[7, 3], [8, 3]]]}
     client = SimpleNamespace(generate=lambda **options: answer)
     options = {"repetition_penalty": 1.0, "temperature": 1.0, "top_p": 1.0, "top_k": 0, "min_p": None}
     trainer = SimpleNamespace(
-        vllm_generation=SimpleNamespace(generation_kwargs={}, vllm_client=client, **options),
-        args=SimpleNamespace(generation_kwargs=None),
-        state=SimpleNamespace(global_step=3),
+        vllm_generation=SimpleNamespace(generation_kwargs={"seed": seed}, vllm_client=client, **options),
+        args=SimpleNamespace(generation_kwargs=None, gradient_accumulation_steps=4),
+        state=SimpleNamespace(global_step=step),
+        _step=micro_step,
         use_vllm=True,
         eos_token_ids=[2],
     )
@@ -27,3 +28,11 @@ def sampler(logprobs: list) -> VLLMSampler:
 def test_a_log_probability_that_is_not_a_number_is_an_error_that_says_so(logprobs):
     with pytest.raises(ValueError, match="returned NaN as a log-probability at step 3"):
         sampler(logprobs)._call([Request([1], [], 1, 4)], 0, top_k=2)
+
+
+def test_seeds_differ_by_generation_and_are_the_same_after_a_resume():
+    """Of a run with four micro-batches a step, resumed in its second epoch, where TRL counts them from 0 again."""
+    seeds = [sampler(seed=7, step=step, micro_step=n)._seed(0) for step, n in ((3, 12), (3, 14), (4, 16))]
+    assert len({seed["seed"] for seed in seeds}) == 3
+    assert sampler(seed=7, step=4, micro_step=0)._seed(0) == seeds[2]
+    assert sampler()._seed(0) == {}

@@ -1,12 +1,15 @@
 """What the trainer says of a vLLM server that it cannot use. tests/vllm_server/ has the real one."""
 
 import threading
+from contextlib import nullcontext
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from types import SimpleNamespace
 
 import pytest
 
 from tempo_trl.rollout import vllm_server
 from tempo_trl.rollout.vllm_server import advice_if_server_stops, server_command, wait_for_server
+from tempo_trl.trainers.checks import refuse_one_seed_for_single_completions
 
 from .launching import free_port
 from .recording import config
@@ -69,3 +72,19 @@ def test_other_errors_and_those_of_other_samplers_pass_unchanged(tmp_path):
         raise ValueError("mine")
     with pytest.raises(OSError, match=r"^disk$"), advice_if_server_stops(config(tmp_path), "m", 1):
         raise OSError("disk")
+
+
+@pytest.mark.parametrize(
+    ("mode", "tools", "seed", "refused"),
+    [
+        ("colocate", [], 7, "with vllm_mode='colocate'"),
+        ("server", [len], 7, "in the turns of an agent"),
+        ("server", [], 7, None),
+        ("colocate", [len], None, None),
+    ],
+)
+def test_one_seed_is_refused_where_vllm_is_asked_for_one_completion_at_a_time(mode, tools, seed, refused):
+    args = SimpleNamespace(use_vllm=True, vllm_mode=mode, generation_kwargs={"seed": seed})
+    trainer = SimpleNamespace(args=args, tools=tools, environment_factories=None)
+    with pytest.raises(ValueError, match=refused) if refused else nullcontext():
+        refuse_one_seed_for_single_completions(trainer)
