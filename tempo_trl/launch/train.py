@@ -231,7 +231,9 @@ def main(argv: list[str] | None = None) -> int:
     replace_unprintable()
     try:
         if {"-h", "--help", "--help-fields"} & {*argv}:
-            recipe_parser(argv)[0].print_help()
+            parser = recipe_parser(argv)[0]
+            parser.usage = "tempo-trl train [--config RECIPE] [--FIELD VALUE ...]"  # argparse's has all fields twice
+            parser.print_help()
             return 0
         arguments = parse(argv)
         loaded = checkpoint_and_inputs(arguments)
