@@ -4,10 +4,13 @@ Writes the rank's batches, its own log-probabilities of what the server sampled,
 Started by the tests beside it.
 """
 
+import contextlib
 import os
 import signal
+import time
 from functools import partial
 
+import requests
 import torch
 from peft import LoraConfig
 from transformers import TrainerCallback
@@ -39,7 +42,7 @@ class ServerTrainer(RecordingTrainer):
 
 
 class KillServer(TrainerCallback):
-    """Kill the server, with every process that it started, once `step` steps are done."""
+    """Kill the server, with every process that it started, once `step` steps are done, and wait until it is gone."""
 
     def __init__(self, pid: int, step: int):
         self.pid, self.step = pid, step
@@ -47,6 +50,9 @@ class KillServer(TrainerCallback):
     def on_step_end(self, args, state, control, **kwargs):
         if state.global_step == self.step and state.is_world_process_zero:
             os.killpg(self.pid, signal.SIGKILL)
+            with contextlib.suppress(requests.ConnectionError):  # a busy machine takes its time to end the processes
+                while requests.get(f"{args.vllm_server_base_url}/health", timeout=300):
+                    time.sleep(0.05)
 
 
 def build(model: str, folder: str, url: str, weights: str, options: tuple[str, ...]) -> ServerTrainer:
