@@ -206,6 +206,8 @@ def refuse_unknown(arguments: list[str], known: Collection[str], method: str) ->
     names = [_name(argument) for argument in arguments if argument.startswith("--")] or arguments
     for name in [name for name in names if name not in known]:
         others = [other for other in METHODS if name in class_of(other, "Config").__dataclass_fields__]
-        whose = f"belongs to {', '.join(others)}, but this run uses method {method}" if others else "is unknown"
-        meant = "".join(f" Did you mean `{near}`?" for near in get_close_matches(name, sorted(known), n=1))
-        raise ValueError(f"`{name}` {whose}.{meant} `tempo-trl train --help-fields` lists all fields.")
+        near = get_close_matches(name, sorted(known), n=1)
+        what = "is unknown." + (f" Did you mean `{near[0]}`?" if near else "")
+        if others:
+            what = f"belongs to {', '.join(others)}, but this run uses method {method}."
+        raise ValueError(f"`{name}` {what} `tempo-trl train --help-fields` lists all fields.")

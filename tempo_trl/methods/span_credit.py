@@ -186,15 +186,14 @@ class SpanCreditTrainer(TokenCreditTrainer):
 
     def _watch_places(self, metrics: dict[str, float]) -> None:
         """Warn once if no criterion has had a place in the first batches."""
-        placed = metrics.get("spans/placed")  # None if nothing had credit
-        if placed is not None:
-            self._without_places = self._without_places + 1 if placed == 0 else float("inf")
+        if "spans/placed" not in metrics:  # nothing had credit
+            return
+        self._without_places = float("inf") if metrics["spans/placed"] else self._without_places + 1
         if self._without_places == FIRST_BATCHES and self.accelerator.is_main_process:
             message = (
                 f"No criterion with credit had a place in the first {FIRST_BATCHES} batches, so that each trains all "
                 "tokens of an answer. Return `start` and `end` with each `SpanReward`, or use GRPOTrainer."
             )
-            self._without_places = float("inf")
             warnings.warn(message, UserWarning, stacklevel=2)
 
     def credit(self, batch):

@@ -16,7 +16,7 @@ def every_rank_in_every_turn(trainer: GRPOTrainer, prompt_ids: list[int], images
     TRL plays the conversations of each rank on its own: some ranks have fewer of them left, and are done earlier. But
     a vLLM server answers all ranks in one call, which TRL cuts into equal parts, and sharded weights are gathered by
     all ranks. So with vLLM a rank asks for as many answers as the others, for one prompt again and again, and a rank
-    that is done goes on asking until all are. What it asked for in vain is dropped.
+    that is done goes on asking until all are. It drops the answers that it had no conversation for.
 
     Args:
         trainer ([`~trl.GRPOTrainer`]):
@@ -26,7 +26,7 @@ def every_rank_in_every_turn(trainer: GRPOTrainer, prompt_ids: list[int], images
         images (`list`, *optional*):
             Its images.
     """
-    if not samples_together(trainer):
+    if not _samples_together(trainer):
         yield
         return
     own_turn, with_vllm = trainer._generate_single_turn, trainer.use_vllm
@@ -52,7 +52,7 @@ def _most(conversations: int) -> int:
     return max(gather_object([conversations]))
 
 
-def samples_together(trainer: GRPOTrainer) -> bool:
+def _samples_together(trainer: GRPOTrainer) -> bool:
     """Whether a rank that samples has to wait for the others."""
     if trainer.accelerator.num_processes == 1:
         return False

@@ -46,8 +46,8 @@ def test_flags_override_the_recipe_and_the_recipe_the_defaults(tmp_path):
 @pytest.mark.parametrize(
     ("flags", "message"),
     [
-        ("--learning_rat 1", "`learning_rat` is unknown"),
-        ("--method grpo --td_coef 1", "`td_coef` belongs to tempo, but this run uses method grpo"),
+        ("--learning_rat 1", "`learning_rat` is unknown. Did you mean `learning_rate`?"),
+        ("--method grpo --td_coef 1", "`td_coef` belongs to tempo, but this run uses method grpo. `tempo-trl"),
         ("--task maths", "`task` is 'maths', expected one of: math, gsm_hard, amc23, medqa, "),
         ("--dataset_name some/dataset", "got task and dataset_name"),
         ("--task sums --train_file rows.jsonl", "got train_file with `task` = 'sums', which does not read it"),
@@ -67,7 +67,7 @@ def test_wrong_flags_are_refused_in_one_paragraph(flags, message, capsys):
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("learning_rat: 1.0", "`learning_rat` is unknown"),
+        ("learning_rat: 1.0", "`learning_rat` is unknown. Did you mean `learning_rate`?"),
         ("learning-rate: 1.0", "`learning-rate` is unknown"),
         ("no_shuffle_dataset: true", "`no_shuffle_dataset` is unknown"),
         ("seed: 1\nbeta: 0.1\nseed: 2", "has seed more than once"),
