@@ -87,27 +87,6 @@ def test_both_functions_of_the_guide_agree(guide):
     assert judged[3] == [SpanReward("city", 0.0), SpanReward("item", 0.0)]
 
 
-def test_the_messages_of_the_guide_are_those_of_the_code():
-    from tempo_trl.rewards.span_reward import checked_spans
-
-    text = "city: Rome\nitem: fork"
-    wrong = [
-        [[]] * 7,
-        [[("city", 1.0, 0, 4)]],
-        [[SpanReward("city", 1.0, 0)]],
-        [[SpanReward("city", 1.0, 0, 40)]],
-        [[SpanReward("city", float("nan"))]],
-        [[SpanReward("city", 1.0, 0, 4)] * 2],
-        [[SpanReward("city", 1.0, 0, 4), SpanReward("city", 0.0, 5, 6)]],
-    ]
-    section = GUIDE.partition("## Errors")[2].partition("##")[0]
-    messages = re.findall(r"^\| `([^`]+)` \|", section, re.MULTILINE)
-    for given, message in zip(wrong, messages, strict=True):
-        texts = [text] * 8 if len(given) == 7 else [text]
-        with pytest.raises(ValueError, match=re.escape(message)):
-            checked_spans(given, texts, "fields")
-
-
 @pytest.mark.parametrize("kind", ["the guide's function", "a credit function"])
 def test_the_functions_train(kind, guide, tiny_model, tmp_path):
     from tempo_trl import SpanCreditConfig, SpanCreditTrainer, TokenCreditConfig, TokenCreditTrainer

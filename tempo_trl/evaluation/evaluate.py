@@ -15,7 +15,7 @@ from tempo_trl.data import BENCHMARKS
 from tempo_trl.evaluation import models
 from tempo_trl.evaluation.generation import answered, chunks
 from tempo_trl.evaluation.grading import grade
-from tempo_trl.evaluation.harness import Question, questions
+from tempo_trl.evaluation.questions import Question, questions
 from tempo_trl.evaluation.records import Record, records_of
 from tempo_trl.evaluation.results import table, write_results
 from tempo_trl.evaluation.settings import Decoding, Settings

@@ -8,7 +8,7 @@ import hashlib
 from typing import TYPE_CHECKING
 
 from tempo_trl.evaluation.grading import answer_of, gold_of, grade
-from tempo_trl.evaluation.harness import Question
+from tempo_trl.evaluation.questions import Question
 
 if TYPE_CHECKING:
     from lm_eval.api.model import TemplateLM

@@ -5,16 +5,13 @@ from dataclasses import MISSING, dataclass, field, fields
 from pathlib import Path
 from typing import NamedTuple, get_args
 
-TASKS_FOLDER = Path(__file__).with_name("tasks")
 EXAMPLES = """\
 examples:
   tempo-trl evaluate --model runs/tempo --n 16 --backend vllm
   tempo-trl evaluate --model Qwen/Qwen3-1.7B --tasks math,amc23 --limit 20
   tempo-trl evaluate --model runs/tempo --tasks medqa --data_dir rows      # rows/medqa.jsonl with the Hub's columns
 
-Repeat the command to resume an interrupted evaluation. lm-eval's own command runs the same tasks with greedy answers:
-  lm_eval --model hf --model_args pretrained=Qwen/Qwen3-1.7B,enable_thinking=False --apply_chat_template \\
-      --tasks tempo_math --include_path "$(python -m tempo_trl.evaluation)" [--metadata '{"data_dir": "rows"}']
+Repeat the command to resume an interrupted evaluation.
 """
 PAPER_TASKS = "math,gsm_hard,amc23,medqa,medmcqa,mmlu_medical"
 BATCH_SIZES = {"hf": 16, "vllm": 4096}

@@ -14,7 +14,7 @@ import torch
 
 from tempo_trl.data import BENCHMARKS, load_prompts
 from tempo_trl.evaluation.evaluate import evaluate
-from tempo_trl.evaluation.settings import Settings
+from tempo_trl.evaluation.settings import PAPER_TASKS, Settings
 from tempo_trl.launch import cli
 from tempo_trl.runs.files import fingerprint, write_atomically
 from tempo_trl.runs.results import read_results
@@ -58,6 +58,7 @@ def six(tiny_model, rows, tmp_path_factory) -> Path:
 
 
 def test_each_of_the_six_tasks_has_its_answers_and_their_grades_a_line_a_question(six):
+    assert PAPER_TASKS.split(",") == SIX
     for task in SIX:
         for name, n in (("greedy", 1), ("n4", 4)):
             questions = lines(six / "evaluation" / f"{task}.{name}.jsonl")
@@ -204,7 +205,7 @@ def test_an_adapter_is_evaluated_on_its_base_model(tiny_model, rows, tmp_path):
 def test_the_benchmark_s_name_stands_for_all_of_its_rows_on_the_hub(tiny_model, rows, tmp_path, monkeypatch):
     let_the_model_say(monkeypatch, lambda row, sample: right(row))
     monkeypatch.setattr(
-        "tempo_trl.evaluation.harness.load_prompts",
+        "tempo_trl.evaluation.questions.load_prompts",
         lambda name, split, path, *words: load_prompts(name, split, f"{rows}/{name}.jsonl", *words),
     )
     whole = evaluate(tiny_model, tasks="gsm_hard,medmcqa", output=str(tmp_path / "whole"))

@@ -9,7 +9,7 @@ import pytest
 
 from tempo_trl.evaluation.evaluate import evaluate
 from tempo_trl.evaluation.generation import answered, chunks
-from tempo_trl.evaluation.harness import Question
+from tempo_trl.evaluation.questions import Question
 from tempo_trl.evaluation.settings import Settings
 from tempo_trl.launch import cli
 from tempo_trl.rewards.grader import Grader

@@ -19,7 +19,6 @@ from tempo_trl.runs.files import write_atomically
 from .recorded import HAND_REWARDS, HAND_TREE, HAND_WORKED, hand_worked_run, hostile_run, large_run, record, rows_of
 
 REPOSITORY = Path(__file__).parents[2]
-PICTURES = ("tree", "credit")
 
 
 def page_data(path: Path) -> dict:
@@ -39,13 +38,12 @@ def log(folder: Path, model: str = "", **series) -> Path:
     return folder
 
 
-def test_the_report_and_its_pictures_lie_in_the_run(tmp_path, capsys):
+def test_the_report_and_its_picture_lie_in_the_run(tmp_path, capsys):
     folder = log(hand_worked_run(tmp_path / "tempo-seed0"), reward=[0.1, 0.5])
     assert main(["report", str(folder)]) == 0
     assert str(folder / "report.html") in capsys.readouterr().out
-    for name in PICTURES:
-        assert (folder / "report" / f"{name}.png").read_bytes().startswith(b"\x89PNG")
-        assert "<svg" in (folder / "report" / f"{name}.svg").read_text(encoding="utf-8")
+    assert (folder / "report" / "tree.png").read_bytes().startswith(b"\x89PNG")
+    assert "<svg" in (folder / "report" / "tree.svg").read_text(encoding="utf-8")
 
 
 def test_the_page_counts_all_groups_and_says_what_moved(tmp_path):
@@ -137,7 +135,7 @@ def test_a_curve_of_any_length_has_as_many_points_as_are_seen(tmp_path):
 
 def test_a_report_whose_name_has_no_suffix_is_a_page_beside_its_pictures(tmp_path):
     assert main(["report", str(hand_worked_run(tmp_path / "run")), "-o", str(tmp_path / "mine")]) == 0
-    assert {path.name for path in (tmp_path / "mine").glob("*.png")} == {"tree.png", "credit.png"}
+    assert {path.name for path in (tmp_path / "mine").glob("*.png")} == {"tree.png"}
     assert (tmp_path / "mine.html").is_file()
 
 

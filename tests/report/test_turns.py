@@ -9,7 +9,6 @@ from rich.console import Console
 from tempo_trl.report.credit_terms import terms_of
 from tempo_trl.report.embed import embed_groups
 from tempo_trl.report.group import Group
-from tempo_trl.report.pictures import draw_credit
 from tempo_trl.report.terminal_tree import turn_table
 from tempo_trl.report.turns import MAX_TEXT, turns_of_group
 
@@ -63,18 +62,6 @@ def test_a_turn_has_the_mean_advantage_of_its_tokens_in_the_loss_and_what_was_se
     assert [turn.calls for turn in second] == ["look, go"]
     recorded.loss_mask[0][0] = False
     assert turns_of_group(recorded)[0][0].credit == 0.0
-
-
-def test_the_picture_colours_only_what_the_policy_wrote():
-    recorded = group([FIRST, SECOND], [1.0, 0.0])
-    recorded.outcome[:] = 1.0
-    axes = draw_credit(recorded).axes[0]
-    shaded = [[bool(bar[3]) for bar in line.get_facecolor()] for line in axes.collections]
-    own = [trained.tolist() for trained in recorded.loss_mask for _ in ("GRPO", "TEMPO")]
-    assert shaded == own
-    written = {text.get_text().strip(): text.get_color() for text in axes.texts}
-    assert (written["t1"], written["t2"], written["t4"]) == ("black", "#999999", "black")
-    assert next(reversed(written)).endswith("grey is not in the loss")
 
 
 def test_completions_of_one_turn_have_no_table():
