@@ -131,7 +131,7 @@ def _paid(task: str, form: str) -> tuple[str, str]:
 
 
 def _first_look(arm: Arm, rated_as: str = BASELINE) -> Arm:
-    """An arm on two seeds at another one's rate. Take it out of here where it leads: then all seeds count."""
+    """An arm on two seeds at another one's rate. A study in which it leads runs it on all of its seeds."""
     return replace(arm, rated_as=rated_as, seeds=LOOKS)
 
 

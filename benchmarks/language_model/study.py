@@ -170,7 +170,12 @@ def _after_more_epochs(study: Study, epochs: int) -> Study:
     return replace(study, arms=arms, stem=f"{study.stem}_{epochs}_epochs", start=start, alone=alone)
 
 
-TUNED_ORDERS = _after_examples("orders", "tuned_orders", 12, Start(32, 4e-5))
+def _on_all_seeds(study: Study, *arms: str) -> Study:
+    """Arms that led in a first look, on all seeds of the study."""
+    return replace(study, arms=study.arms | {name: replace(study.arms[name], seeds=0) for name in arms})
+
+
+TUNED_ORDERS = _on_all_seeds(_after_examples("orders", "tuned_orders", 12, Start(32, 4e-5)), "gdpo", "prefix_baseline")
 # Thirty seconds a step on one core, so that a run takes a quarter of an hour; longer ones are for a GPU.
 IN_PRODUCTS = on_success("products", agent=False) | on_entropy_trees("products")
 PRODUCTS = _after_examples("products", "products", 30, Start(64, 1e-4), **IN_PRODUCTS)

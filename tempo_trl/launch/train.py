@@ -129,14 +129,19 @@ def checkpoint_to_resume(training_args: "GRPOConfig") -> str | None:
     scheduler restarts can always use the same command.
 
     Raises:
-        ValueError: a path is given that has no whole checkpoint.
+        ValueError: a path is given that has no whole checkpoint, or the last one is not whole on every rank.
     """
+    from accelerate.utils import broadcast_object_list
+
     asked = str(training_args.resume_from_checkpoint)
     if asked.lower() in ("none", "false"):
         return None
     if asked.lower() in ("last", "true"):
-        return last_whole_checkpoint(training_args.output_dir)
-    refuse_a_torn_checkpoint(Path(asked))
+        # The main process looks for all ranks: on disks that are not shared each would resume from another one.
+        main = training_args.process_index == 0
+        [asked] = broadcast_object_list([last_whole_checkpoint(training_args.output_dir) if main else None])
+    if asked is not None:
+        refuse_a_torn_checkpoint(Path(asked))
     return asked
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import torch
 import torch.distributed as dist
+from accelerate.utils import broadcast
 from safetensors.torch import load_model, save_model
 from transformers import AutoConfig, AutoModelForTokenClassification, PreTrainedModel, get_scheduler
 from trl import GRPOTrainer
@@ -34,6 +35,8 @@ class Critic:
 
     def __init__(self, module: torch.nn.Module, trainer: GRPOTrainer):
         self.module, self.args = module.train(), trainer.args
+        for parameter in module.parameters():
+            broadcast(parameter.data)  # as DDP does: ranks may have made new weights, such as those of added tokens
         decayed = trainer.get_decay_parameter_names(module)
         named = list(module.named_parameters())
         self._groups = [

@@ -60,6 +60,15 @@ def refuse_rewards_without_a_variance(rewards: torch.Tensor, weights: torch.Tens
         )
 
 
+def refuse_a_loss_without_ours(name: str) -> None:
+    """Raise ValueError for a subclass whose loss leaves ours out, before its first optimizer step."""
+    raise ValueError(
+        f"{name} has a loss that does not call `super()._compute_loss(model, inputs)`. It got one advantage for each "
+        "token, `(B, T)`, and without our loss it would train something else. Call it, or override `_loss(model, "
+        "inputs, compute_loss)`, in which `compute_loss(model, inputs)` is TRL's loss."
+    )
+
+
 def warn_of_what_was_not_saved(file: Path) -> None:
     """Warn that a checkpoint lacks the method's learned state."""
     warnings.warn(
@@ -128,6 +137,8 @@ def check_datasets(train: object, evaluated: object, may_lack_prompts: bool) -> 
     """Raise ValueError for a dataset without prompts, or with a column of TRL. Those of streams may be unknown."""
     for dataset in (train, *(evaluated.values() if isinstance(evaluated, dict) else [evaluated])):
         columns = getattr(dataset, "column_names", None)
+        if columns and hasattr(dataset, "__len__") and len(dataset):
+            columns = list(dataset[0])  # of a row as it is read: a transform may make or hide columns
         if columns is None:
             continue
         if "prompt" not in columns and not may_lack_prompts:

@@ -103,9 +103,13 @@ class SpanRewards(RewardFunctions):
 
 
 def by_logged_name(metric: str, criteria: Criteria, totals: torch.Tensor, counts: torch.Tensor) -> Sums:
-    """Sums of `(K,)` totals and counts over the criteria that are logged under one name, `spans/NAME/{metric}`."""
+    """
+    Sums of `(K,)` totals and counts over the criteria that are logged under one name, `spans/NAME/{metric}`. Those
+    that only other ranks' rows have are left out.
+    """
     names = (f"spans/{logged_name(name)}/{metric}" for name in criteria.names)
-    return summed(zip(names, totals.tolist(), counts.tolist(), strict=True))
+    entries = zip(names, totals.tolist(), counts.tolist(), strict=True)
+    return summed(entry for entry in entries if entry[-1])
 
 
 def _agreed(judged: list[dict[str, tuple[float, Places]]], weights: dict[str, float]) -> tuple[dict[str, float], int]:

@@ -179,6 +179,7 @@ class TokenCreditTrainer(RunTrainer):
             drop_first_reward(self)
         self.span_rewards = SpanRewards(self, span_reward_funcs, are_the_reward) if span_reward_funcs else None
         self.learned = credit_func
+        self._awaits_loss = False  # advantages per token have not met the loss below
         self._prepare_credit()
         self._recorder = Recorder(self)
 
@@ -299,10 +300,11 @@ class TokenCreditTrainer(RunTrainer):
 
         `recount` is whether any rank removes tokens from the loss.
         """
-        whole = credit.advantages if credit.advantages.ndim == 1 else output["advantages"]
-        outcome = whole if credit.outcome is None else credit.outcome
-        output["outcome"] = outcome.to(output["advantages"])
         advantages, floor = credit.advantages, self._advantage_floor
+        self._awaits_loss = advantages.ndim == 2
+        if self._awaits_loss or credit.outcome is not None:
+            outcome = output["advantages"] if credit.outcome is None else credit.outcome
+            output["outcome"] = outcome.to(output["advantages"])
         if floor is not None:
             advantages = advantages.clamp(min=floor)
         output["advantages"] = advantages.to(output["advantages"].device)
@@ -331,7 +333,14 @@ class TokenCreditTrainer(RunTrainer):
 
     # A micro-batch: the loss
 
+    def training_step(self, model, inputs, num_items_in_batch):
+        loss = super().training_step(model, inputs, num_items_in_batch)
+        if self._awaits_loss:
+            checks.refuse_a_loss_without_ours(type(self).__name__)
+        return loss
+
     def _compute_loss(self, model, inputs):
+        self._awaits_loss = False
         inputs = dict(inputs)  # a copy: TRL reuses buffered batches
         forward = partial(self._logps_of_the_loss, inputs, self._get_per_token_logps_and_entropies)
         with patch.multiple(self, _get_per_token_logps_and_entropies=forward, **self._per_token(inputs)):
@@ -343,10 +352,10 @@ class TokenCreditTrainer(RunTrainer):
 
     def _per_token(self, inputs: dict) -> dict:
         """What TRL's loss reads of the trainer that would not keep each token's own advantage."""
-        if inputs["advantages"].ndim == 1 and "outcome" not in inputs:  # a subclass that lets TRL alone score a batch
-            return {}
-        outcome, theirs = inputs["outcome"].unsqueeze(1), self.get_off_policy_mask
-        changes = {"get_off_policy_mask": lambda advantages, **kwargs: theirs(outcome, **kwargs)}
+        changes, theirs = {}, self.get_off_policy_mask
+        if "outcome" in inputs:  # not where it is the advantages, nor of a subclass that scores its batches itself
+            outcome = inputs["outcome"].unsqueeze(1)
+            changes["get_off_policy_mask"] = lambda advantages, **kwargs: theirs(outcome, **kwargs)
         if inputs["advantages"].ndim == 2 and self.importance_sampling_level == "sequence":  # TRL refuses any other
             changes["importance_sampling_level"] = "token"
         return changes

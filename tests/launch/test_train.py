@@ -22,6 +22,7 @@ from tempo_trl.launch.train import _dataset_name, build_trainer, checkpoint_to_r
 from tempo_trl.rewards import json_fields, mean_reward
 from tempo_trl.runs.recipes import accelerate_config_path
 from tests.data.rows import HUB_ROWS, write_file
+from tests.trainers.launching import run_ranks, torchrun
 
 ROOT = Path(__file__).parents[2]
 PARITY = "tests.trainers.recording.parity"  # pays a random model, too
@@ -284,6 +285,22 @@ def test_last_is_the_last_whole_checkpoint_or_a_fresh_start(tmp_path):
     ):
         with pytest.raises(ValueError, match=f"{path}.* {told}"):
             resumed("--resume_from_checkpoint", path)
+
+
+@pytest.mark.matrix
+@pytest.mark.parametrize("disk", [0, 1])
+def test_ranks_whose_disks_are_not_shared_resume_from_one_checkpoint_or_none(disk, tmp_path):
+    for rank in (0, 1):
+        (tmp_path / f"disk{rank}/out").mkdir(parents=True)
+    checkpoint = tmp_path / f"disk{disk}/out/checkpoint-4"
+    checkpoint.mkdir()
+    (checkpoint / "trainer_state.json").write_text("{}")
+    main, other = run_ranks(torchrun(2), 2, "tests.launch.resuming_rank", "_", tmp_path)
+    if disk == 0:
+        assert main["found"] == "out/checkpoint-4"
+        assert "out/checkpoint-4 has no trainer_state.json" in other["found"]
+    else:
+        assert main["found"] is other["found"] is None
 
 
 def test_grpo_trains_on_a_dataset_by_name_with_trl_s_rewards(tiny_model, tmp_path):

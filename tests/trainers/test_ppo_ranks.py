@@ -7,6 +7,7 @@ import os
 
 import pytest
 import torch
+from transformers import AutoModelForCausalLM, PreTrainedModel
 
 from tempo_trl.methods.ppo import PPOConfig
 
@@ -22,7 +23,7 @@ pytestmark = pytest.mark.matrix
 ROWS = 16  # of all ranks together in a micro-batch
 
 
-def train_case(model: str, folder: str, kind: str, checkpoint: str | None = None) -> RecordingPPO:
+def train_case(model: str | PreTrainedModel, folder: str, kind: str, checkpoint: str | None = None) -> RecordingPPO:
     """Two generations of two epochs, of two micro-batches each, with ragged lengths and rows that nothing scored."""
     args = config(
         folder,
@@ -54,8 +55,16 @@ def result_of(trainer) -> dict:
     }
 
 
+def loaded(model: str) -> PreTrainedModel:
+    """The policy; other ranks than the first have other weights, as if new tokens had been added to it."""
+    policy = AutoModelForCausalLM.from_pretrained(model)
+    for parameter in policy.parameters():
+        parameter.data += int(os.environ["RANK"])
+    return policy
+
+
 def main(model: str, folder: str, kind: str, *checkpoint: str) -> None:
-    trainer = train_case(model, folder, kind, *checkpoint)
+    trainer = train_case(loaded(model), folder, kind, *checkpoint)
     finish(trainer, folder, result_of(trainer))
 
 

@@ -9,7 +9,7 @@ from tempo_trl.report import read_trees
 from tempo_trl.trainers.agents import images_in
 from tempo_trl.trainers.whole_groups import prompt_keys
 
-from .recording import RecordingTrainer, questions, train
+from .recording import RecordingTrainer, assert_same_weights, questions, train
 
 
 class Riddles:
@@ -117,6 +117,14 @@ def test_columns_that_trl_would_stumble_over_are_refused_before_the_model_is_loa
     }
     with pytest.raises(ValueError, match=message):
         train("no/such-model", tmp_path, **data[place])
+
+
+def test_columns_are_those_of_a_row_as_it_is_read(tiny_model, tmp_path):
+    """A transform makes prompts, and hides a column that TRL would stumble over."""
+    raw = Dataset.from_dict({"question": questions()["prompt"][:], "completions": ["b"] * 8})
+    lazy = raw.with_transform(lambda rows: {"prompt": rows["question"]})
+    ours, theirs = (train(tiny_model, tmp_path, dataset=own, max_steps=1) for own in (lazy, questions()))
+    assert_same_weights(ours, theirs)
 
 
 def test_such_a_column_of_a_stream_is_refused_at_its_first_batch(tiny_model, tmp_path):

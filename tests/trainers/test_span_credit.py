@@ -3,6 +3,7 @@
 import re
 from dataclasses import replace
 from functools import partial
+from types import SimpleNamespace
 
 import pandas as pd
 import pytest
@@ -11,6 +12,7 @@ import torch
 from tempo_trl import SpanReward, TokenCreditConfig, TokenCreditTrainer
 from tempo_trl.credit.advantages import outcome_advantages
 from tempo_trl.methods.span_credit import span_credit
+from tempo_trl.trainers.span_rewards import by_logged_name
 
 from ..credit.test_spans import by_definition
 from .agents import DOORS, Rooms, rooms_of
@@ -299,3 +301,10 @@ def test_two_ranks_see_the_criteria_of_whole_groups_also_of_functions_that_name_
     logged = [{k: v for k, v in rank["history"][0].items() if k.startswith("spans/")} for rank in ranks]
     assert logged[0] == logged[1]
     assert logged[0]["spans/rank0/mean"] == 0.0 and logged[0]["spans/rank1/mean"] == 1.0
+
+
+def test_a_rank_reports_only_criteria_that_its_own_rows_have():
+    """With names that differ by prompt, what each rank sends would otherwise grow with the number of ranks."""
+    everyone = SimpleNamespace(names=["city", "order[1]", "of another rank"])
+    sums = by_logged_name("mean", everyone, torch.tensor([3.0, 1.0, 0.0]), torch.tensor([4, 2, 0]))
+    assert sums == {"spans/city/mean": (3, 4), "spans/order/mean": (1, 2)}

@@ -1,7 +1,8 @@
-"""What people write below a trainer: advantages that they weigh."""
+"""What people write below a trainer: advantages that they weigh, and losses of their own."""
 
 import pytest
 import torch
+from trl import GRPOTrainer
 
 from tempo_trl import TEMPOTrainer, TokenCreditTrainer
 from tempo_trl.methods.tempo import tempo_credit
@@ -45,3 +46,49 @@ def test_advantages_that_a_subclass_changes_train_as_credit_that_has_them(change
     ours = train(tiny_model, tmp_path / "ours", cls=Changing, **options)
     theirs = train(tiny_model, tmp_path / "theirs", cls=TokenCreditTrainer, trainer=credit, **options)
     assert_same_weights(ours, theirs)
+
+
+def of_rows(model, inputs):
+    """A loss as it was in older versions of TRL: with one advantage for each completion."""
+    ids = torch.cat([inputs["prompt_ids"], inputs["completion_ids"]], dim=1)
+    logps = model(ids).logits[:, -inputs["completion_ids"].shape[1] - 1 : -1].log_softmax(dim=-1)
+    taken = logps.gather(2, inputs["completion_ids"][..., None])[..., 0]
+    return -(taken * inputs["advantages"].unsqueeze(1) * inputs["completion_mask"]).mean()
+
+
+@pytest.mark.parametrize("method", ["_compute_loss", "compute_loss"])
+def test_a_loss_that_leaves_ours_out_ends_the_run_before_it_moves_a_weight(method, tiny_model, tmp_path):
+    """`(B, T).unsqueeze(1)` gives every completion the advantages of all rows, without an error."""
+    of_its_own = type("OfItsOwn", (TEMPOTrainer,), {method: lambda self, model, inputs, **_: of_rows(model, inputs)})
+    options = {"max_steps": 1, "save_strategy": "no"}
+    with pytest.raises(ValueError, match=r"OfItsOwn has a loss that does not call .* override `_loss\(model, inputs"):
+        train(tiny_model, tmp_path, cls=of_its_own, **options)
+    trained = train(tiny_model, tmp_path, cls=of_its_own, td_coef=0.0, **options)  # one for each completion
+    assert trained.state.global_step == 1
+
+
+class Opposite:
+    def _generate_and_score_completions(self, inputs):
+        output = super()._generate_and_score_completions(inputs)
+        return output | {"advantages": -output["advantages"]}
+
+
+def test_the_off_policy_mask_reads_advantages_that_a_subclass_changes(tiny_model, tmp_path):
+    options = {"off_policy_mask_threshold": 1e-5, "num_iterations": 3, "max_steps": 5, "learning_rate": 2e-2}
+    ours = type("Ours", (Opposite, TEMPOTrainer), {})
+    theirs = type("Theirs", (Opposite, GRPOTrainer), {})
+    ours = train(tiny_model, tmp_path / "ours", cls=ours, td_coef=0.0, **options)
+    theirs = train(tiny_model, tmp_path / "theirs", cls=theirs, epsilon_high=0.28, **options)
+    assert_same_weights(ours, theirs, rtol=0, atol=0)
+
+
+def test_a_subclass_may_score_batches_itself_with_advantages_per_token(tiny_model, tmp_path):
+    class Scores(TEMPOTrainer):
+        def _generate_and_score_completions(self, inputs):
+            output = GRPOTrainer._generate_and_score_completions(self, inputs)
+            return output | {"advantages": output["advantages"][:, None] * output["completion_mask"]}
+
+    options = {"reward_funcs": share_of_threes, "max_steps": 2}
+    ours = train(tiny_model, tmp_path / "tokens", cls=Scores, **options)
+    theirs = train(tiny_model, tmp_path / "completions", cls=GRPOTrainer, epsilon_high=0.28, **options)
+    assert_same_weights(ours, theirs, rtol=1.3e-6, atol=1e-5)
