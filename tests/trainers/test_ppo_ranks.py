@@ -7,7 +7,7 @@ import os
 
 import pytest
 import torch
-from transformers import AutoModelForCausalLM, PreTrainedModel
+from transformers import TrainerCallback
 
 from tempo_trl.methods.ppo import PPOConfig
 
@@ -23,7 +23,15 @@ pytestmark = pytest.mark.matrix
 ROWS = 16  # of all ranks together in a micro-batch
 
 
-def train_case(model: str | PreTrainedModel, folder: str, kind: str, checkpoint: str | None = None) -> RecordingPPO:
+class Unlike(TrainerCallback):
+    """Other ranks than the first load other weights, as if new tokens had been added on each."""
+
+    def on_init_end(self, args, state, control, model, **_):
+        for parameter in model.parameters():
+            parameter.data += args.process_index
+
+
+def train_case(model: str, folder: str, kind: str, checkpoint: str | None = None) -> RecordingPPO:
     """Two generations of two epochs, of two micro-batches each, with ragged lengths and rows that nothing scored."""
     args = config(
         folder,
@@ -39,7 +47,8 @@ def train_case(model: str | PreTrainedModel, folder: str, kind: str, checkpoint:
         save_steps=2,
         **(LINEAR | {"max_grad_norm": 0.5} | KINDS[kind]),
     )
-    trainer = RecordingPPO(model, reward_of("unscorable"), args, questions(8), rollout_func=scripted("unscorable"))
+    given = {"rollout_func": scripted("unscorable"), "callbacks": [Unlike()]}
+    trainer = RecordingPPO(model, reward_of("unscorable"), args, questions(8), **given)
     trainer.train(resume_from_checkpoint=checkpoint)
     return trainer
 
@@ -55,16 +64,8 @@ def result_of(trainer) -> dict:
     }
 
 
-def loaded(model: str) -> PreTrainedModel:
-    """The policy; other ranks than the first have other weights, as if new tokens had been added to it."""
-    policy = AutoModelForCausalLM.from_pretrained(model)
-    for parameter in policy.parameters():
-        parameter.data += int(os.environ["RANK"])
-    return policy
-
-
 def main(model: str, folder: str, kind: str, *checkpoint: str) -> None:
-    trainer = train_case(loaded(model), folder, kind, *checkpoint)
+    trainer = train_case(model, folder, kind, *checkpoint)
     finish(trainer, folder, result_of(trainer))
 
 
