@@ -3,9 +3,9 @@ r"""Find the equations of a worked calculation, `12 + 3 x 4 = 24`, with the char
 Left of the equals sign are two to ten numbers, right of it is one, all in a line. Numbers may have a minus sign,
 decimals, a dollar sign and commas between thousands (`-1,234.50`, `1{,}234`, `1\,234`), and operators are
 `+ - * / × x · ÷ \times \cdot \div`. A number is read whole, or the line is no equation here: a letter, a percent sign,
-brackets around a sum, a fraction behind a number, another operation and a number beside a mark, as in `10:30`, make it
-none, and so does a word alone between two numbers, as in `1/2 of 10 + 2`. So do numbers of more than 30 digits, which
-keeps arithmetic fast. A dash and a space that begin a line are a bullet or a sign, as is right.
+brackets around a sum, a fraction behind a number, another operation, also with an unknown, and a number beside a mark,
+as in `10:30`, make it none, and so does a word alone between two numbers, as in `1/2 of 10 + 2`. So do numbers of more
+than 30 digits, which keeps arithmetic fast. A dash and a space that begin a line are a bullet or a sign, as is right.
 """
 
 import re
@@ -23,7 +23,9 @@ _OPERATOR = rf"(?>{_SPACE}(?:[-+*/−×÷·]|{_COMMANDS}){_SPACE}|[xX](?=[\d$(])
 _STRANGE = "–—⋅•∗∕✕✖±"  # operators that are not read: between numbers they make it no equation
 _MORE = (
     r"\w|[.,]\d"
-    rf"|[ \t\u00a0\u202f]{{0,3}}(?:(?:[-+/−×÷·^xX{_STRANGE}]|\*\*?|{_COMMANDS}){_SPACE}[\d$(]|\\?%|\^|√)"
+    rf"|[ \t\u00a0\u202f]{{0,3}}(?:(?:[-/−^xX{_STRANGE}]|\*\*?){_SPACE}[\d$(]|[+×÷·]|{_COMMANDS}|\\?%|\^|√)"
+    rf"|{_SPACE}[-/−]{_SPACE}[a-zA-Z](?![a-zA-Z])|[ \t]\*[ \t]|\("  # an unknown: 3 - x, 3 * x, 3(x + 1)
+    rf"|[ \t]{{1,3}}[a-z]{{1,20}}+[ \t]{{1,3}}(?:[-+*/−×÷·]|{_COMMANDS}){_SPACE}[\d$(]"  # 40 apples + 20
     rf"|[:'’]\d|{_COMMA}\d|\\(?!text|times|cdot|div)[a-zA-Z]"  # 10:30, 1,2345 and 7\sqrt2
     r"|[²³¹⁰-⁹¼-¾⅐-⅞]|[ \t\u00a0\u202f](?:\d{1,9}/\d|\d{3}(?!\d|[.,):]))"  # 5 1/2, 1 000
 )

@@ -8,7 +8,7 @@ answer  14
 criterion         reward  place
 line 1            1.0     `7`
 line 2            0.0     `15`, behind the equals sign
-line 2 continues  1.0     `7`, the operand that is the result of line 1
+line 2 continues  1.0     `7`, the operand that is the result of line 1 (with `chain=True`)
 answer            0.0     `15`, the last number
 """
 
@@ -28,6 +28,7 @@ from tempo_trl.rewards.reading import Segment, readings
 from tempo_trl.rewards.span_reward import SpanReward, referenced, refuse_columns_as_options
 
 MAX_LINES = 32
+CONTINUES = "continues"
 _MAX_ANSWER = 80  # characters of a box that is read as a number
 _GROUPED = r"\d{1,3}(?:(?:,|\{,\}|\\[,!]|[ \u00a0\u2009\u202f])\d{3})+(?!\d)"
 _PLAIN = rf"(?:(?:{_GROUPED}|\d+)(?:\.\d+)?|\.\d+)"
@@ -55,6 +56,7 @@ def equations(
     *,
     column: str | None = "answer",
     lines: int | None = None,
+    chain: bool = False,
     **columns,
 ) -> list[list[SpanReward]]:
     r"""
@@ -66,8 +68,9 @@ def equations(
 
     - `line N`, whether the Nth equation is right, by exact arithmetic (`10 / 3 = 3.33` is wrong): its result, because
       the operands stand before it and only the result makes it right or wrong;
-    - `line N continues`, from the second on, whether the result of the equation before, as it is written, is one of
-      its operands: that operand; without one, all operands;
+    - `line N continues` with `chain`, from the second on, whether the result of the equation before, as it is written,
+      is one of its operands: that operand; without one, all operands. It is not judged if another equals sign stands
+      between the two;
     - `answer`, whether the final answer is the reference's number: the content of the last `\boxed{}`, else the last
       number of the text, with its sign, thousands, fraction and percent. One that is a part of something else, as in
       `7\sqrt2` and `10:30`, is not a number. An answer without a number has no place.
@@ -86,13 +89,15 @@ def equations(
         lines: How many equations an answer should have. Missing ones earn 0.0, with what follows the last equation as
             their place, and further ones are not judged. By default, the equations that there are count, up to 32: a
             completion with fewer lines is compared with others in the lines that it has.
+        chain: Whether each equation has to continue from the result of the one before. Not in problems like those of
+            GSM8K, where a line of a right solution often begins with other numbers of the question.
         **columns: The column of final answers, and whatever else TRL passes.
 
     Raises:
         ValueError: no such column, a column named like an option, a final answer that is not a number, or `lines` that
             is not 1 to 32.
     """
-    refuse_columns_as_options("equations", column=column, lines=lines)
+    refuse_columns_as_options("equations", column=column, lines=lines, chain=chain)
     if lines is not None and not 1 <= lines <= MAX_LINES:
         raise ValueError(f"`lines` is {lines}, expected 1 to {MAX_LINES}, or None for as many as there are.")
     golds = [None] * len(texts)
@@ -100,7 +105,7 @@ def equations(
         expected = "a number or a text with one, such as 27, '1,234.5' or '... #### 27', or empty if it is unknown"
         golds = referenced(columns, column, "equations", _gold, expected)
     rows = zip(readings(texts, completions), golds, strict=True)
-    return [_criteria(said.answer, gold, column, lines) for said, gold in rows]
+    return [_criteria(said.answer, gold, column, lines, chain) for said, gold in rows]
 
 
 def _gold(value: Any) -> Readings | None:
@@ -121,29 +126,34 @@ def _readings(text: str) -> Readings:
     return set() if number is None else {("number", number), ("share", share)}
 
 
-def _criteria(answer: Segment, gold: Readings | None, column: str | None, lines: int | None) -> list[SpanReward]:
+def _criteria(
+    answer: Segment, gold: Readings | None, column: str | None, lines: int | None, chain: bool
+) -> list[SpanReward]:
     said = answer.said if answer.kind == "content" else ""
-    judged = [*_lines(said, [*islice(equations_of(said), lines or MAX_LINES)], lines or 0)]
+    found = [*islice(equations_of(said), lines or MAX_LINES)]
+    judged = [each for each in _lines(said, found, lines or 0) if chain or not each[0].endswith(CONTINUES)]
     if column is not None:
         readings, *place = _final(said)
         judged.append(("answer", None if gold is None else float(not readings.isdisjoint(gold)), *place))
     return [SpanReward(name, reward, *answer.span(*place)) for name, reward, *place in judged]
 
 
-def _lines(said: str, found: list[Equation], lines: int) -> Iterator[tuple[str, float, int | None, int | None]]:
+def _lines(said: str, found: list[Equation], lines: int) -> Iterator[tuple[str, float | None, int | None, int | None]]:
     """Criterion, reward, and start and end in the answer, of each line."""
     for n, (operands, _, result) in enumerate(found, 1):
         yield f"line {n}", float(value_of(found[n - 1]) == result.value), result.start, result.end
         if n > 1:
-            same = [operand for operand in operands if operand.value == found[n - 2].result.value]
+            before = found[n - 2].result
+            same = [operand for operand in operands if operand.value == before.value]
             _, start, end = same[0] if same else (None, operands[0].start, operands[-1].end)
-            yield f"line {n} continues", float(bool(same)), start, end
+            is_known = "=" not in said[before.end : operands[0].start]
+            yield f"line {n} {CONTINUES}", float(bool(same)) if is_known else None, start, end
     # Lines that the answer lacks have what follows the last one, and without an answer no place.
     rest = found[-1].result.end if found else 0 if said.strip() else None
     for n in range(len(found) + 1, lines + 1):
         yield f"line {n}", 0.0, rest, None
         if n > 1:
-            yield f"line {n} continues", 0.0, rest, None
+            yield f"line {n} {CONTINUES}", 0.0, rest, None
 
 
 def _final(answer: str) -> tuple[Readings, int | None, int | None]:

@@ -77,7 +77,7 @@ _NAME = re.compile(
     r" ?(?:=|\\in(?![a-z])) ?(?=[^=<>]*$)"
 )
 _UNIT = re.compile(
-    rf"(?: ?(?:{_FONTS}\{{(?![^{{}}]*\b(?:and|or)\b)[^{{}}\d]*(?:[^\W\d_]|[€£])[^{{}}\d]*\}}(?:\^\{{?-?\d\}}?)?))+$"
+    rf" ?{_FONTS}\{{(?![^{{}}]*\b(?:and|or)\b)(?=[^{{}}]*(?:[^\W\d_]|[€£]))[^{{}}\d]*\}}(?:\^\{{?-?\d\}}?)?"
 )
 _ANGLE = re.compile(r"\\(?:sin|cos|tan|cot|sec|csc)(?![a-z])")  # of which degrees are not the unit
 
@@ -87,11 +87,13 @@ def _taken_apart(text: str) -> _Parts:
     text = _DEGREES.sub(r"\\text{ degrees}", text)
     name = _NAME.match(text)
     text = text[name.end() :] if name else text
-    unit = None if _ANGLE.search(text) else _UNIT.search(text)
-    value = text[: unit.start()] if unit else text
+    end = len(text)
+    for unit in [] if _ANGLE.search(text) else reversed([*_UNIT.finditer(text)]):
+        end = unit.start() if unit.end() == end else end
+    value, unit = text[:end], text[end:]
     value, money = re.subn(r"^(-?) ?\\\$ ?", r"\1", value)
     value, percent = re.subn(r" ?\\?%$", "", value)
-    unit = ("$" if money else "") + (plain_text(unit[0]) if unit else "")
+    unit = "$" * bool(money) + plain_text(unit)
     return _Parts(plain_text(name[1]) if name else "", value.strip(), unit, percent == 1)
 
 
@@ -153,9 +155,10 @@ def _with_both_signs(part: str) -> list[str]:
 
 
 _DIGITS = r"(?:\d{1,3}(?:,\d{3})+|\d{1,3}(?: \d{3})+|\d+)(?:\.\d*)?|\.\d+"
-_FRACTION = re.compile(r" ?\\frac ?(?:\{ ?([-+]?[\d,]+) ?\}|(\d)) ?(?:\{ ?([\d,]+) ?\}|(\d))", re.ASCII)
+_WHOLE = r"(?:\d{1,3}(?:,\d{3})+|\d+)"
+_FRACTION = re.compile(rf" ?\\frac ?(?:\{{ ?([-+]?{_WHOLE}) ?\}}|(\d)) ?(?:\{{ ?({_WHOLE}) ?\}}|(\d))(?!\d)", re.ASCII)
 _NUMBER = re.compile(
-    rf"(?P<sign>[-+]?) ?(?:(?P<whole>\d+) (?=[\d,]+ ?/))?(?P<above>{_DIGITS})(?: ?/ ?(?P<below>\d[\d,]*))?"
+    rf"(?P<sign>[-+]?) ?(?:(?P<whole>\d+) (?=[\d,]+ ?/))?(?P<above>{_DIGITS})(?: ?/ ?(?P<below>{_WHOLE}))?"
     r"(?:e(?P<e>[-+]?\d{1,3})"
     r"| ?(?:\\times|\\cdot|[×·*x]) ?10 ?\^ ?(?P<brace>\{ ?)?(?P<power>-?\d{1,3})(?(brace) ?\}))?",
     re.ASCII | re.IGNORECASE,

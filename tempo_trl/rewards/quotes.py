@@ -18,6 +18,7 @@ from tempo_trl.rewards.mean_reward import made_of
 from tempo_trl.rewards.span_reward import SpanReward
 
 _MARKS = str.maketrans("‘’`´“”„«»‐‑–—ς", "''''" + '"' * 5 + "----σ")
+THOUGHT_END = "</think>"
 _AROUND = "\"'“”„«»‘’` "
 # Both sides of an index that is inside a number: 1,|300 and 1|,300, 0|.5, 10|:30, 1/|2, and -|5 behind a space.
 _IN_NUMBER = re.compile(r"\d[.,:/'’]\|\d|\d\|[.,:/'’]\d|[^\w.,)\]][-−]\|\d")
@@ -42,10 +43,11 @@ def quotes(judge: Callable[..., Any]) -> Callable[..., Any]:
     """
     Make a span reward function of a judge that quotes from the completions.
 
-    A quotation is found where it stands first in `texts`, up to white space, and begins and ends where a word or a
-    number does: "300 metres" is not in "1,300 metres". Letters without case, such as Chinese ones, have no words. If
-    the text does not have it as it stands, case and the kind of quotation marks, apostrophes and dashes may differ,
-    because judges tidy what they quote. Quotation marks around a quotation may be the judge's own.
+    A quotation is found where it stands first behind the last `</think>`, else in the whole of `texts`, up to white
+    space, and begins and ends where a word or a number does: "300 metres" is not in "1,300 metres". Letters without
+    case, such as Chinese ones, have no words. If the text does not have it as it stands, case and the kind of
+    quotation marks, apostrophes and dashes may differ, because judges tidy what they quote. Quotation marks around a
+    quotation may be the judge's own.
 
     A criterion without a place is credited to the whole completion: one that quotes nothing, or an empty text, and one
     whose quotation is not there. Several quotations of one criterion are its places. They must have one score, and
@@ -84,7 +86,7 @@ def _spans(
         got = f"{len(judged)} lists" if isinstance(judged, list | tuple) else type(judged).__name__
         raise ValueError(f"{judge} must return {len(texts)} lists of quotes, one per completion, got {got}.")
     rows = [_row(given, f"{judge}, row {row}") for row, given in enumerate(judged)]
-    found = [_placed(row, _Words(text)) for row, text in zip(rows, texts, strict=True)]
+    found = [_placed(row, text) for row, text in zip(rows, texts, strict=True)]
     is_found = [
         span.start is not None
         for row, spans in zip(rows, found, strict=True)
@@ -96,8 +98,15 @@ def _spans(
     return list(map(_merged, found))
 
 
-def _placed(row: list[Quote], words: "_Words") -> list[SpanReward]:
-    return [SpanReward(name, score, *words.find(" ".join((quote or "").split()))) for name, score, quote in row]
+def _placed(row: list[Quote], text: str) -> list[SpanReward]:
+    words, answer = _Words(text), _Words(text, len(text) - len(text.rpartition(THOUGHT_END)[2]))
+
+    def place(quote: str | None) -> tuple[int, int] | tuple[None, None]:
+        wanted = " ".join((quote or "").split())
+        found = answer.find(wanted)
+        return words.find(wanted) if found == (None, None) else found
+
+    return [SpanReward(name, score, *place(quote)) for name, score, quote in row]
 
 
 def _merged(spans: list[SpanReward]) -> list[SpanReward]:
@@ -108,10 +117,10 @@ def _merged(spans: list[SpanReward]) -> list[SpanReward]:
 
 
 class _Words:
-    """A text with single spaces between its words, in which quotations are found."""
+    """A text, or its end, with single spaces between its words, in which quotations are found."""
 
-    def __init__(self, text: str):
-        words = [*re.finditer(r"\S+", text)]
+    def __init__(self, text: str, begin: int = 0):
+        words = [*re.compile(r"\S+").finditer(text, begin)]
         self._spaced = " ".join(word[0] for word in words)
         self._folded = _folded(self._spaced)
         # Of each character of it, where the text has it. That of a space is never asked for.

@@ -212,7 +212,11 @@ class _Reader:
             if begin == len(self.text) and not calls and not content_of(message):
                 return  # it did not end
         if calls:
-            self._say_beside(content_of(message), begin, [self._call(call) for call in calls])
+            said = content_of(message)
+            first = self._find(said, begin, len(self.text))
+            if first and self._is_all(said, begin, first[-1]):
+                self.cursor = first[-1]  # the words of a call are not those of what was said before it
+            self._say_beside(said, begin, [self._call(call) for call in calls])
         else:
             self._say(content_of(message), bool(thought), is_last)
 

@@ -52,7 +52,9 @@ class TokenTexts:
         dropped = max(0, len(joined) - len(text))  # sentencepiece drops spaces at the beginning of a text
         if joined == " " * dropped + text:
             return TokenPlaces(text, (begins - dropped).clip(min=0), (ends - dropped).clip(min=0))
-        return TokenPlaces(text, *_by_prefixes(self._decoded, token_ids, text))
+        whole = common_length(joined, text.partition("\ufffd")[0])
+        known = int(np.searchsorted(ends, whole, side="right"))
+        return TokenPlaces(text, *_by_prefixes(self._decoded, token_ids, text, begins[:known], ends[:known]))
 
     def _decoded(self, token_ids: Sequence[int]) -> str:
         return self._tokenizer.decode(token_ids, skip_special_tokens=False, clean_up_tokenization_spaces=False)
@@ -94,14 +96,15 @@ def _joined(raw: bytes) -> tuple[str, np.ndarray]:
 
 
 def _by_prefixes(
-    decoded: Callable[[Sequence[int]], str], token_ids: Sequence[int], text: str
+    decoded: Callable[[Sequence[int]], str], token_ids: Sequence[int], text: str, begins: np.ndarray, ends: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
     """
-    The characters of each token, from the text of each prefix. Slow: for tokenizers whose tokens have another text by
-    themselves, such as WordPiece.
+    The characters of each token, from the text of each prefix behind the tokens that are known. Slow: for what has
+    another text by itself, such as tokens of WordPiece and bytes that a completion breaks off in.
     """
-    begins, ends, known = [], [], 0
-    for count in range(1, len(token_ids) + 1):
+    begins, ends = begins.tolist(), ends.tolist()
+    known = ends[-1] if ends else 0
+    for count in range(len(begins) + 1, len(token_ids) + 1):
         prefix = decoded(token_ids[:count])
         shared = common_length(prefix, text)
         begins.append(known)

@@ -23,7 +23,7 @@ def judged(text, answer=None, completions=None, **options):
 
 
 def test_each_line_is_decided_by_its_result_and_goes_on_by_its_operands():
-    [spans] = equations([TEXT], answer=[14])
+    [spans] = equations([TEXT], answer=[14], chain=True)
     assert spans == [
         ("line 1", 1.0, 8, 9),
         ("line 2", 0.0, 18, 20),
@@ -34,13 +34,19 @@ def test_each_line_is_decided_by_its_result_and_goes_on_by_its_operands():
 
 
 def test_a_line_that_does_not_go_on_is_decided_by_all_operands():
-    found = judged("4 + 3 = 7\n 8 * 2 + 1 = 17", 17)
+    found = judged("4 + 3 = 7\n 8 * 2 + 1 = 17", 17, chain=True)
     assert found["line 2 continues"] == (0.0, "8 * 2 + 1")
     assert found["line 2"] == (1.0, "17")
 
 
+def test_whether_a_line_goes_on_is_not_known_behind_an_equation_that_is_not_read():
+    found = judged("3 + 4 = 7\n(7 + 1) * 2 = 16\n16 + 4 = 20", chain=True)
+    assert found["line 2"] == (1.0, "20")
+    assert found["line 2 continues"] == (None, "16 + 4")
+
+
 def test_a_line_goes_on_from_a_wrong_result_too():
-    assert judged("4 + 3 = 8\n2 * 8 = 16")["line 2 continues"] == (1.0, "8")
+    assert judged("4 + 3 = 8\n2 * 8 = 16", chain=True)["line 2 continues"] == (1.0, "8")
 
 
 # A sign is no bullet, and a result may have 30 digits.
@@ -71,13 +77,17 @@ def test_an_equation_is_right_or_wrong_by_exact_arithmetic(line, right):
     assert found == ([] if right is None else [right])
 
 
+NOT_READ += ["2 * 15 = 3 * x", "18 + 12 = 2 + x", "18 + 12 = 3(x + 1)", r"18 + 12 = 3 \cdot x", "3 + 4 = 7 - x"]
+NOT_READ += ["10 * 6 = 40 dollars + 20 dollars"]
+
+
 @pytest.mark.parametrize("line", NOT_READ)
 def test_what_is_more_than_numbers_and_operators_is_no_equation(line):
     assert [*equations_of(line)] == []
 
 
 def test_missing_lines_are_wrong_in_what_follows_the_last_one_and_further_ones_are_not_judged():
-    found = judged(TEXT, 15, lines=3)
+    found = judged(TEXT, 15, lines=3, chain=True)
     rest = "\nThe answer is 15." + END
     assert found["line 3"] == found["line 3 continues"] == (0.0, rest)
     assert set(judged(TEXT, 15, lines=1)) == {"line 1", "answer"}
@@ -87,7 +97,7 @@ def test_missing_lines_are_wrong_in_what_follows_the_last_one_and_further_ones_a
 
 def test_with_lines_all_completions_have_the_same_criteria():
     names = {"line 1", "line 2", "line 2 continues", "answer"}
-    assert all(set(judged(text, 7, lines=2)) == names for text in (TEXT, "", "1 + 1 = 2", "<think>1 + 1 = 2"))
+    assert all(set(judged(text, 7, lines=2, chain=True)) == names for text in (TEXT, "", "1 + 1 = 2", "<think>1 + 1 = 2"))
 
 
 ANSWERS = [("The answer is 1,400 apples.", "1,400", "1400", 1.0), ("The answer is -0.5", "-0.5", "-1/2", 1.0)]
@@ -115,7 +125,7 @@ def test_the_final_answer_is_the_last_box_or_the_last_number(text, place, gold, 
 
 
 def test_column_none_judges_no_answer_and_another_column_is_read():
-    assert set(judged(TEXT, column=None)) == {"line 1", "line 2", "line 2 continues"}
+    assert set(judged(TEXT, column=None)) == {"line 1", "line 2"}
     [spans] = equations([TEXT], column="total", total=["15"])
     assert spans[-1] == ("answer", 1.0, 35, 37)
 

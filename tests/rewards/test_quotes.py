@@ -44,6 +44,12 @@ def test_the_first_occurrence_of_whole_words_counts():
     assert judged(("a", 1.0, "is"), text="This is it. It is.") == [("a", 1.0, 5, 7)]  # not the end of "This"
 
 
+def test_the_answer_comes_before_the_thought():
+    text = "<think>It is 300 m, I guess.</think>It is 300 m."
+    answer, thought = judged(("height", 1.0, "It is 300 m"), ("sure", 0.0, "I guess"), text=text)
+    assert text[: answer.start].endswith("</think>") and text[thought.start : thought.end] == "I guess"
+
+
 NO_WORDS = [("hi", "This is it."), ("bar", "foo_bar or bar2 or bars"), ("cafe", "cafe\u0301")]
 NO_WORDS += [("300 metres", "1.300 metres or 1’300 metres"), ("costs 1", "It costs 1,300 or it costs 1.5")]
 NO_WORDS += [(".5 metres", "0.5 metres"), ("30", "at 10:30"), ("2 cups", "1/2 cups")]

@@ -232,7 +232,8 @@ WITHOUT_CALLS |= {"llava_next", "muse_glimmer", "phi3", "phi3_5", "qwen2_5_vl", 
 PROPERTIES = {"city": {"type": "string"}, "days": {"type": "integer"}}
 PARAMETERS = {"type": "object", "properties": PROPERTIES, "required": ["city"]}
 TOOLS = [{"type": "function", "function": {"name": "weather", "description": "?", "parameters": PARAMETERS}}]
-CALLING = {"role": "assistant", "content": "Let me see.", "tool_calls": [{"type": "function", "function": WEATHER}]}
+WORDS = "Let me see the weather in a city: Paris, days 3."  # those of the call
+CALLING = {"role": "assistant", "content": WORDS, "tool_calls": [{"type": "function", "function": WEATHER}]}
 HEARD = {"role": "tool", "name": "weather", "content": "see <tool_call> here"}
 SAID = {"role": "assistant", "content": "Paris is warm."}
 
@@ -268,6 +269,7 @@ def test_each_template_of_trl_is_read(name):
     [call] = reading.calls
     assert json.loads(call.parsed) == WEATHER
     assert all(piece in text[call.start : call.end] for piece in ("weather", "city", "Paris", "days", "3"))
+    assert WORDS not in text[call.start : call.end] and not WORDS.endswith(text[call.start : call.end])
     assert reading.answer.said == completion[-1]["content"] == turns[-1]["content"]
     for part in reading.segments:
         assert part.kind == "call" or "".join(text[at] for at in part.at[:-1]) == part.said

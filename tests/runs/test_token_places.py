@@ -159,6 +159,18 @@ def test_tokens_that_share_a_character_have_it_in_common(name, tokens, text, exp
     assert counted(found) == expected
 
 
+@pytest.mark.parametrize("name", ["llama", "gemma"])
+def test_what_breaks_off_in_a_character_is_read_from_there_on(name, monkeypatch):
+    """Its decoder writes U+FFFD for each byte. From the first token on, the time would grow with the square."""
+    tokenizer, tokens = TOKENIZERS[name], [*"a" * 100, *spelled("🙂")[:2]]
+    decode, sizes = tokenizer.decode, []
+    monkeypatch.setattr(tokenizer, "decode", lambda ids, **how: sizes.append(len(ids)) or decode(ids, **how))
+    found = places(name, *tokens)
+    assert found.text == "a" * 100 + "\ufffd" * 2
+    assert counted(found)[:100] == [(t, t + 1) for t in range(100)] and found.ends[-1] == 102
+    assert [size for size in sizes if size > 1] == [102, 101, 102]
+
+
 @EVERY
 def test_ids_beyond_the_vocabulary_have_no_text(name):
     beyond = len(TOKENIZERS[name]) + 7
