@@ -100,7 +100,7 @@ def test_the_critic_begins_with_the_schedule_and_is_saved_with_the_checkpoint():
 
 def test_the_critic_steps_when_the_policy_does():
     source = inspect.getsource(Trainer)
-    assert "self.accelerator.gradient_state._set_sync_gradients(do_sync_step)" in source, "PPOTrainer.training_step"
+    assert "self.accelerator.gradient_state._set_sync_gradients(do_sync_step)" in source, "PPOTrainer._after_backward"
     assert source.index("_set_sync_gradients(do_sync_step)") < source.index("self.training_step(model, inputs")
     assert "self.current_gradient_accumulation_steps" in source
 

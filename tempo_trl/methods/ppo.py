@@ -251,9 +251,8 @@ class PPOTrainer(TokenCreditTrainer):
         steps = self.args.steps_per_generation / self.current_gradient_accumulation_steps
         return loss * self.accelerator.num_processes * steps / inputs["num_value_tokens"].clamp(min=1).to(loss.dtype)
 
-    def training_step(self, model, inputs, num_items_in_batch):
-        """TRL's training step on a micro-batch, then the critic's, after the policy's activations are freed."""
-        loss = super().training_step(model, inputs, num_items_in_batch)
+    def _after_backward(self):
+        """The critic's step on a micro-batch, after the policy's activations are freed."""
         micro_batches, self._micro_batches = self._micro_batches, []
         with self._watch.running():
             for micro_batch in [] if self.args.shared_trunk else micro_batches:
@@ -261,7 +260,6 @@ class PPOTrainer(TokenCreditTrainer):
             norm = self.critic.step() if self.accelerator.sync_gradients else None
         if norm is not None:
             self._log_step(norm)
-        return loss
 
     def _log_step(self, norm: float) -> None:
         log_sums(self, "ppo", {"value_loss": tuple(self._loss_sums.tolist())})

@@ -337,7 +337,11 @@ class TokenCreditTrainer(RunTrainer):
         loss = super().training_step(model, inputs, num_items_in_batch)
         if self._awaits_loss:
             checks.refuse_a_loss_without_ours(type(self).__name__)
+        self._after_backward()
         return loss
+
+    def _after_backward(self) -> None:
+        """What a method does after TRL's step on a micro-batch. Does nothing here."""
 
     def _compute_loss(self, model, inputs):
         self._awaits_loss = False
