@@ -97,7 +97,9 @@ def test_missing_lines_are_wrong_in_what_follows_the_last_one_and_further_ones_a
 
 def test_with_lines_all_completions_have_the_same_criteria():
     names = {"line 1", "line 2", "line 2 continues", "answer"}
-    assert all(set(judged(text, 7, lines=2, chain=True)) == names for text in (TEXT, "", "1 + 1 = 2", "<think>1 + 1 = 2"))
+    assert all(
+        set(judged(text, 7, lines=2, chain=True)) == names for text in (TEXT, "", "1 + 1 = 2", "<think>1 + 1 = 2")
+    )
 
 
 ANSWERS = [("The answer is 1,400 apples.", "1,400", "1400", 1.0), ("The answer is -0.5", "-0.5", "-1/2", 1.0)]
