@@ -142,7 +142,7 @@ def story_sums(
         texts, completions, **columns: Passed to `equations`; `answer` has the final answers.
         sums: The sums of each row.
     """
-    judged = equations(texts, completions, lines=LINES, **columns)
+    judged = equations(texts, completions, lines=LINES, chain=True, **columns)
     answers = (reading.answer for reading in readings(texts, completions))
     return [[*_criteria(*row)] for row in zip(answers, sums, judged, strict=True)]
 
