@@ -30,8 +30,9 @@ def draw(runs: Sequence[RecordedRun], folder: Path) -> None:
     if groups is None:
         return
     folder.mkdir(parents=True, exist_ok=True)
+    figure = draw_tree(groups[opening_group(groups)])
     for kind in ("png", "svg"):
-        save(draw_tree(groups[opening_group(groups)]), folder / f"tree.{kind}", kind)
+        save(figure, folder / f"tree.{kind}", kind)
 
 
 def save(figure: Figure, file: Path | BinaryIO, kind: str) -> None:

@@ -28,7 +28,6 @@ from tempo_trl.rewards.reading import Segment, readings
 from tempo_trl.rewards.span_reward import SpanReward, referenced, refuse_columns_as_options
 
 MAX_LINES = 32
-CONTINUES = "continues"
 _MAX_ANSWER = 80  # characters of a box that is read as a number
 _GROUPED = r"\d{1,3}(?:(?:,|\{,\}|\\[,!]|[ \u00a0\u2009\u202f])\d{3})+(?!\d)"
 _PLAIN = rf"(?:(?:{_GROUPED}|\d+)(?:\.\d+)?|\.\d+)"
@@ -130,30 +129,31 @@ def _criteria(
     answer: Segment, gold: Readings | None, column: str | None, lines: int | None, chain: bool
 ) -> list[SpanReward]:
     said = answer.said if answer.kind == "content" else ""
-    found = [*islice(equations_of(said), lines or MAX_LINES)]
-    judged = [each for each in _lines(said, found, lines or 0) if chain or not each[0].endswith(CONTINUES)]
+    judged = [*_lines(said, [*islice(equations_of(said), lines or MAX_LINES)], lines or 0, chain)]
     if column is not None:
         readings, *place = _final(said)
         judged.append(("answer", None if gold is None else float(not readings.isdisjoint(gold)), *place))
     return [SpanReward(name, reward, *answer.span(*place)) for name, reward, *place in judged]
 
 
-def _lines(said: str, found: list[Equation], lines: int) -> Iterator[tuple[str, float | None, int | None, int | None]]:
+def _lines(
+    said: str, found: list[Equation], lines: int, chain: bool
+) -> Iterator[tuple[str, float | None, int | None, int | None]]:
     """Criterion, reward, and start and end in the answer, of each line."""
     for n, (operands, _, result) in enumerate(found, 1):
         yield f"line {n}", float(value_of(found[n - 1]) == result.value), result.start, result.end
-        if n > 1:
+        if chain and n > 1:
             before = found[n - 2].result
             same = [operand for operand in operands if operand.value == before.value]
             _, start, end = same[0] if same else (None, operands[0].start, operands[-1].end)
             is_known = "=" not in said[before.end : operands[0].start]
-            yield f"line {n} {CONTINUES}", float(bool(same)) if is_known else None, start, end
+            yield f"line {n} continues", float(bool(same)) if is_known else None, start, end
     # Lines that the answer lacks have what follows the last one, and without an answer no place.
     rest = found[-1].result.end if found else 0 if said.strip() else None
     for n in range(len(found) + 1, lines + 1):
         yield f"line {n}", 0.0, rest, None
-        if n > 1:
-            yield f"line {n} {CONTINUES}", 0.0, rest, None
+        if chain and n > 1:
+            yield f"line {n} continues", 0.0, rest, None
 
 
 def _final(answer: str) -> tuple[Readings, int | None, int | None]:

@@ -11,6 +11,7 @@ polite     1.0     none: the judge quoted nothing
 
 import re
 from collections.abc import Callable
+from itertools import product
 from typing import Any, NamedTuple
 from unicodedata import combining
 
@@ -18,7 +19,6 @@ from tempo_trl.rewards.mean_reward import made_of
 from tempo_trl.rewards.span_reward import SpanReward
 
 _MARKS = str.maketrans("‘’`´“”„«»‐‑–—ς", "''''" + '"' * 5 + "----σ")
-THOUGHT_END = "</think>"
 _AROUND = "\"'“”„«»‘’` "
 # Both sides of an index that is inside a number: 1,|300 and 1|,300, 0|.5, 10|:30, 1/|2, and -|5 behind a space.
 _IN_NUMBER = re.compile(r"\d[.,:/'’]\|\d|\d\|[.,:/'’]\d|[^\w.,)\]][-−]\|\d")
@@ -86,7 +86,7 @@ def _spans(
         got = f"{len(judged)} lists" if isinstance(judged, list | tuple) else type(judged).__name__
         raise ValueError(f"{judge} must return {len(texts)} lists of quotes, one per completion, got {got}.")
     rows = [_row(given, f"{judge}, row {row}") for row, given in enumerate(judged)]
-    found = [_placed(row, text) for row, text in zip(rows, texts, strict=True)]
+    found = [_placed(row, _Words(text)) for row, text in zip(rows, texts, strict=True)]
     is_found = [
         span.start is not None
         for row, spans in zip(rows, found, strict=True)
@@ -98,15 +98,8 @@ def _spans(
     return list(map(_merged, found))
 
 
-def _placed(row: list[Quote], text: str) -> list[SpanReward]:
-    words, answer = _Words(text), _Words(text, len(text) - len(text.rpartition(THOUGHT_END)[2]))
-
-    def place(quote: str | None) -> tuple[int, int] | tuple[None, None]:
-        wanted = " ".join((quote or "").split())
-        found = answer.find(wanted)
-        return words.find(wanted) if found == (None, None) else found
-
-    return [SpanReward(name, score, *place(quote)) for name, score, quote in row]
+def _placed(row: list[Quote], words: "_Words") -> list[SpanReward]:
+    return [SpanReward(name, score, *words.find(" ".join((quote or "").split()))) for name, score, quote in row]
 
 
 def _merged(spans: list[SpanReward]) -> list[SpanReward]:
@@ -117,20 +110,21 @@ def _merged(spans: list[SpanReward]) -> list[SpanReward]:
 
 
 class _Words:
-    """A text, or its end, with single spaces between its words, in which quotations are found."""
+    """A text with single spaces between its words, in which quotations are found."""
 
-    def __init__(self, text: str, begin: int = 0):
-        words = [*re.compile(r"\S+").finditer(text, begin)]
+    def __init__(self, text: str):
+        words = [*re.finditer(r"\S+", text)]
         self._spaced = " ".join(word[0] for word in words)
         self._folded = _folded(self._spaced)
+        self._answer = len(self._spaced) - len(self._spaced.rpartition("</think>")[2])  # where it begins
         # Of each character of it, where the text has it. That of a space is never asked for.
         self._places = [at for word in words for at in range(word.start(), word.end() + 1)]
 
     def find(self, wanted: str) -> tuple[int, int] | tuple[None, None]:
-        """Place of a quotation in the text, None for both if it is not there."""
-        for own in filter(None, (wanted, wanted.strip(_AROUND))):
+        """Place of a quotation in the answer, else in the whole text; None for both if it is not there."""
+        for begin, own in product(dict.fromkeys((self._answer, 0)), filter(None, (wanted, wanted.strip(_AROUND)))):
             for said, text in ((own, self._spaced), (_folded(own), self._folded)):
-                start = _first(said, text)
+                start = _first(said, text, begin)
                 if start is not None:
                     return self._places[start], self._places[start + len(own) - 1] + 1
         return None, None
@@ -141,9 +135,9 @@ def _folded(text: str) -> str:
     return text.replace("İ", "i").lower().translate(_MARKS)  # no other letter becomes two in lower case
 
 
-def _first(wanted: str, text: str) -> int | None:
-    """Index of the first occurrence that begins and ends where a word or a number does."""
-    at = text.find(wanted)
+def _first(wanted: str, text: str, begin: int) -> int | None:
+    """Index of the first occurrence from `begin` on that begins and ends where a word or a number does."""
+    at = text.find(wanted, begin)
     while at >= 0 and (_is_inside(text, at) or _is_inside(text, at + len(wanted))):
         at = text.find(wanted, at + 1)
     return at if at >= 0 else None

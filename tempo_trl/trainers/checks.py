@@ -63,9 +63,9 @@ def refuse_rewards_without_a_variance(rewards: torch.Tensor, weights: torch.Tens
 def refuse_a_loss_without_ours(name: str) -> None:
     """Raise ValueError for a subclass whose loss leaves ours out, before its first optimizer step."""
     raise ValueError(
-        f"{name} has a loss that does not call `super()._compute_loss(model, inputs)`. It got one advantage for each "
-        "token, `(B, T)`, and without our loss it would train something else. Call it, or override `_loss(model, "
-        "inputs, compute_loss)`, in which `compute_loss(model, inputs)` is TRL's loss."
+        f"{name} has a loss that does not call `super()._compute_loss(model, inputs)`, but its batches have one "
+        "advantage for each token, `(B, T)`: a loss for one advantage per completion would train something else. Call "
+        "it, or override `_loss(model, inputs, compute_loss)`, in which `compute_loss(model, inputs)` is TRL's loss."
     )
 
 

@@ -179,7 +179,7 @@ class TokenCreditTrainer(RunTrainer):
             drop_first_reward(self)
         self.span_rewards = SpanRewards(self, span_reward_funcs, are_the_reward) if span_reward_funcs else None
         self.learned = credit_func
-        self._awaits_loss = False  # advantages per token have not met the loss below
+        self._awaits_loss = False  # whether the loss below has still to see the advantages per token
         self._prepare_credit()
         self._recorder = Recorder(self)
 
@@ -357,7 +357,7 @@ class TokenCreditTrainer(RunTrainer):
     def _per_token(self, inputs: dict) -> dict:
         """What TRL's loss reads of the trainer that would not keep each token's own advantage."""
         changes, theirs = {}, self.get_off_policy_mask
-        if "outcome" in inputs:  # not where it is the advantages, nor of a subclass that scores its batches itself
+        if "outcome" in inputs:  # else the mask reads the advantages themselves
             outcome = inputs["outcome"].unsqueeze(1)
             changes["get_off_policy_mask"] = lambda advantages, **kwargs: theirs(outcome, **kwargs)
         if inputs["advantages"].ndim == 2 and self.importance_sampling_level == "sequence":  # TRL refuses any other
