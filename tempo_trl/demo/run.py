@@ -140,8 +140,9 @@ class Watch:
     def look(self) -> bool:
         """Look at the files. Returns whether the run has done a step, or does something else than before."""
         before = self.phase, len(self.shares)
+        trained = self._has_written(self.run.folder / STATE)  # asked first: the last step's table is there by now
         self.shares = self.run.shares()
-        if self._has_written(self.run.folder / STATE):
+        if trained:
             self.phase = "after"
         elif self.phase != "training":
             self.phase = "training" if any(map(self._has_written, self.run.tables())) else "before"

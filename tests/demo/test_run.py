@@ -79,6 +79,17 @@ def test_a_table_that_is_being_written_is_read_when_it_is_whole(tmp_path):
     assert len(run.shares()) == 2
 
 
+def test_a_look_shows_the_last_step_where_training_ends_meanwhile(tmp_path, monkeypatch):
+    run = Run("grpo", tmp_path)
+    watch, shares = Watch(run), run.shares
+    trained(tmp_path)
+    monkeypatch.setattr(run, "shares", lambda: (shares(), evaluated(tmp_path))[0])
+    assert watch.look()
+    assert watch.state(curve=False).startswith("step 2, right fields 0.92")
+    assert watch.look()
+    assert watch.phase == "after"
+
+
 @pytest.mark.matrix
 @pytest.mark.usefixtures("quick_python")
 def test_into_a_file_the_demo_prints_a_line_per_step_and_what_changed(monkeypatch, tmp_path, capsys):
