@@ -159,14 +159,10 @@ def _after_examples(task: str, stem: str, steps: int, start: Start, **arms: Arm)
 
 
 def _after_more_epochs(study: Study, epochs: int) -> Study:
-    """
-    The main arms from a start of more epochs, beside fine-tuning alone in as many and in twice as many. In float32, so
-    that machines with and without bfloat16 measure the same.
-    """
-    start, in_float32 = replace(study.start, epochs=epochs), ("bf16", False)
+    """The main arms from a start of more epochs, beside fine-tuning alone in as many and in twice as many."""
+    start = replace(study.start, epochs=epochs)
     alone = start, replace(start, epochs=2 * epochs)
-    main = {name: study.arms[name] for name in ("grpo", "span_credit", "tempo")}
-    arms = {name: replace(arm, changes=(*arm.changes, in_float32)) for name, arm in main.items()}
+    arms = {name: study.arms[name] for name in ("grpo", "span_credit", "tempo")}
     return replace(study, arms=arms, stem=f"{study.stem}_{epochs}_epochs", start=start, alone=alone)
 
 
