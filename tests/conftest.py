@@ -21,6 +21,12 @@ from . import quick_python as quick
 from .settled import settle
 from .tiny import save_tiny_model
 
+# What a user's shell, or a git hook that calls the tests, may have set.
+for name in ("FORCE_COLOR", "NO_COLOR", "COLUMNS", "GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE"):
+    os.environ.pop(name, None)
+os.environ["NO_PROXY"] = os.environ["no_proxy"] = "127.0.0.1,localhost"
+os.environ |= {"GIT_CONFIG_COUNT": "1", "GIT_CONFIG_KEY_0": "commit.gpgsign", "GIT_CONFIG_VALUE_0": "false"}
+
 # No test times anything, so no example has a deadline. On CI the same examples every time; at home new ones.
 settings.register_profile("home", deadline=None)
 settings.register_profile("ci", deadline=None, derandomize=True)

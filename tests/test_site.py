@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from .report.conftest import browser  # noqa: F401
+from .report.conftest import PATIENCE, browser  # noqa: F401
 
 pytestmark = pytest.mark.matrix
 
@@ -27,6 +27,7 @@ def site(tmp_path_factory) -> Path:
 @pytest.fixture
 def page(browser):  # noqa: F811
     page = browser.new_page()
+    page.set_default_timeout(PATIENCE)
     asked = []
     page.on("request", lambda request: asked.append(request.url))
     yield page

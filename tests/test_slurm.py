@@ -16,6 +16,7 @@ from tempo_trl.launch.arguments import launch_arguments
 from tempo_trl.runs.recipes import recipes_folder
 
 from .data.rows import HUB_ROWS, write_file
+from .processes import living_in_group
 from .test_recipes import SERVER_FLAGS, arguments_on, devices_of
 
 pytestmark = pytest.mark.matrix
@@ -50,8 +51,9 @@ while [[ ! -e "$STATE/die" ]]; do sleep 1; done
 """,
     "curl": """
 say curl "${@: -1}"
+until [[ -e "$STATE/began" ]]; do /bin/sleep 0.02; done
 echo >>"$STATE/asked"
-[[ $SERVER != deaf && $SERVER != dead && -e "$STATE/began" && $(wc -l <"$STATE/asked") -ge 3 ]] || exit 7
+[[ $SERVER != deaf && $SERVER != dead && $(wc -l <"$STATE/asked") -ge 3 ]] || exit 7
 """,
     # A task a node, as Slurm numbers them; what comes after the flags is the command.
     "srun": """
@@ -93,10 +95,10 @@ class Job:
         try:
             _, self.said = process.communicate(timeout=HANG)
             assert process.returncode == status, self.said
-            with pytest.raises(ProcessLookupError):
-                for _ in range(50 * HANG):  # a fake's `sleep` lives a little longer than the fake
-                    os.killpg(process.pid, 0)
-                    time.sleep(0.02)
+            end = time.monotonic() + HANG
+            while living_in_group(process.pid):  # a fake's `sleep` lives a little longer than the fake
+                assert time.monotonic() < end
+                time.sleep(0.02)
         finally:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)

@@ -106,9 +106,9 @@ class PPOTrainer(TokenCreditTrainer):
             As for [`~trl.GRPOTrainer`], in the same order; `args` is a [`PPOConfig`].
 
     Raises:
-        ValueError: if `args` is not a [`PPOConfig`] or has options that PPO does not support (another scaling of
-            rewards than the group's, fp16), with ZeRO-3 and FSDP, for a vision-language model, and if no critic can be loaded; in
-            training, on every rank, if an advantage is NaN or infinite.
+        ValueError: if `args` is not a [`PPOConfig`] or has options that PPO does not support (fp16, another scaling
+            of rewards than the group's), with ZeRO-3 and FSDP, for a vision-language model, and if no critic can be
+            loaded; in training, on every rank, if an advantage is NaN or infinite.
 
     Note:
         What the papers do not specify:

@@ -12,7 +12,7 @@ from trl import GRPOConfig
 from tempo_trl.rollout.vllm_server import health, server_url, stopped_message
 
 INTERVAL = 5.0  # seconds between two checks of the server's health
-PATIENCE = 60.0  # seconds without a healthy answer after which the server counts as dead
+PATIENCE = 60.0  # seconds of unhealthy answers after which the server counts as dead
 
 
 @contextmanager
@@ -20,7 +20,7 @@ def end_if_server_dies(
     args: GRPOConfig, model: str, step: int, interval: float = INTERVAL, patience: float = PATIENCE
 ) -> Iterator[None]:
     """
-    End this process, with advice, if the server gives no healthy answer for `patience` seconds inside the block.
+    End this process, with advice, if the server's answers inside the block are unhealthy for `patience` seconds.
 
     If a server dies while it receives weights over NCCL, the sender stays in a call that never returns and that no
     exception can interrupt, and the other ranks wait in a collective. The launcher ends them after this process ends.
@@ -31,17 +31,19 @@ def end_if_server_dies(
         interval (`float`, *optional*):
             Seconds between two checks of the server.
         patience (`float`, *optional*):
-            Seconds without a healthy answer after which the process ends.
+            Seconds after the first unhealthy answer, without a healthy one, after which the process ends.
     """
     done = threading.Event()
 
     def watch() -> None:
-        healthy = time.monotonic()
+        failed = None  # since when; one answer that is late, or a process that stood still, does not end the run
         while not done.wait(interval):
             answer = health(server_url(args))
             if answer == 200:
-                healthy = time.monotonic()
-            elif time.monotonic() - healthy >= patience and not done.is_set():
+                failed = None
+            elif failed is None:
+                failed = time.monotonic()
+            elif time.monotonic() - failed >= patience and not done.is_set():
                 print(stopped_message(args, model, step, f"its health was {answer}"), file=sys.stderr, flush=True)
                 os._exit(1)
 

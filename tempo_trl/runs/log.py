@@ -15,11 +15,11 @@ def training_log(run_dir: Path) -> list[dict]:
     """Trainer's log of a finished run, or up to the last checkpoint of an unfinished one; [] without either.
 
     Raises:
-        ValueError: the log is not JSON.
+        ValueError: the log of a finished run is not JSON.
     """
-    further = unfinished_checkpoint(run_dir)
-    folders = [*([further] if further else []), run_dir, *checkpoints(run_dir)]
-    return next((_log_history(folder / STATE) for folder in folders if (folder / STATE).is_file()), [])
+    if (run_dir / STATE).is_file() and unfinished_checkpoint(run_dir) is None:
+        return _log_history(run_dir / STATE)
+    return next(filter(None, map(_log_if_whole, checkpoints(run_dir))), [])
 
 
 def unfinished_checkpoint(run_dir: Path) -> Path | None:
@@ -67,6 +67,14 @@ def refuse_a_torn_checkpoint(folder: Path) -> None:
 
 def _step(checkpoint: Path) -> int:
     return int(checkpoint.name.removeprefix("checkpoint-"))
+
+
+def _log_if_whole(checkpoint: Path) -> list[dict]:
+    """The log in a checkpoint; [] while the run writes it, or where it has removed it."""
+    try:
+        return _log_history(checkpoint / STATE)
+    except (FileNotFoundError, ValueError):
+        return []
 
 
 def _log_history(path: Path) -> list[dict]:

@@ -27,7 +27,7 @@ recorded(folder)
 for step in (1, 2):
     answers = [wrong_city(TRAINED[0]["truth"]), TRAINED[1]["truth"] if step == 2 else "no"]
     written = table(folder, step, TRAINED, answers)
-    end = time.monotonic() + 60  # of a test that does not look
+    end = time.monotonic() + 300  # of a test that does not look
     while not (seen.exists() and written.name in seen.read_text()) and time.monotonic() < end:
         time.sleep(0.01)
 evaluated(folder)

@@ -28,7 +28,7 @@ def quick_python() -> str:
     run, pytest = os.environ.get("PYTEST_XDIST_TESTRUNUID"), os.getppid()
     if run is None:
         run = pytest = os.getpid()
-    folder = Path(tempfile.gettempdir(), f"quick-python-{run}")
+    folder = Path(tempfile.gettempdir(), f"quick-python-{str(run)[:8]}")  # short: so is the path of a socket
     folder.mkdir(exist_ok=True)
     path, socket = folder / "python", folder / "socket"
     with (folder / "lock").open("w") as lock:

@@ -5,6 +5,7 @@ import shutil
 
 import pytest
 
+PATIENCE = 300_000  # milliseconds, for a busy machine
 NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 
 
@@ -18,7 +19,7 @@ def browser():
     playwright = pytest.importorskip("playwright.sync_api", reason=missing)
     sandbox = ["--no-sandbox"] if os.geteuid() == 0 else []  # Chromium refuses root with one
     with playwright.sync_playwright() as driver:
-        chromium = driver.chromium.launch(executable_path=path, args=[*sandbox, "--disable-gpu"])
+        chromium = driver.chromium.launch(executable_path=path, args=[*sandbox, "--disable-gpu"], timeout=PATIENCE)
         yield chromium
         chromium.close()
 
@@ -31,6 +32,7 @@ def open_page(browser):
     def open_(path, **options):
         context = browser.new_context(viewport={"width": 1280, "height": 900}, **options)
         contexts.append(context)
+        context.set_default_timeout(PATIENCE)
         page = context.new_page()
         page.on("console", lambda message: complaints.append(f"console {message.type}: {message.text}"))
         page.on("pageerror", lambda error: complaints.append(f"error: {error}"))

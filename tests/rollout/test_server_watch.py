@@ -72,6 +72,23 @@ def test_a_process_that_waits_for_a_dead_server_ends_and_says_what_to_do(server,
     assert "vllm serve some/model" in printed
 
 
+def test_an_unhealthy_answer_alone_does_not_end_the_run(tmp_path, monkeypatch):
+    args = GRPOConfig(str(tmp_path), vllm_server_base_url="http://127.0.0.1:9", use_cpu=True, bf16=False)
+    answers, are_over, ended = iter(["timed out", 200] * 20), threading.Event(), []
+
+    def health(url):
+        answer = next(answers, None)
+        if answer is None:
+            are_over.set()
+        return answer or 200
+
+    monkeypatch.setattr("tempo_trl.rollout.server_watch.health", health)
+    monkeypatch.setattr("os._exit", ended.append)
+    with end_if_server_dies(args, "some/model", step=0, interval=0.001, patience=0.0):
+        assert are_over.wait(300)
+    assert not ended
+
+
 def test_a_block_that_ends_is_watched_no_longer(tmp_path):
     args = GRPOConfig(str(tmp_path), vllm_server_base_url="http://127.0.0.1:9", use_cpu=True, bf16=False)
     with end_if_server_dies(args, "some/model", step=0, interval=60.0, patience=0.0):

@@ -16,6 +16,15 @@ def test_the_log_of_a_run_that_has_not_ended_is_that_of_its_last_checkpoint(tmp_
     assert training_log(tmp_path) == [{"step": 10, "reward": 0.5}]
 
 
+@pytest.mark.parametrize("content", ['{"log_history": [{"st', None], ids=["half written", "removed"])
+def test_a_checkpoint_that_the_run_writes_or_removes_meanwhile_leaves_the_log_of_the_one_before(content, tmp_path):
+    write_atomically(tmp_path / "checkpoint-9/trainer_state.json", json.dumps({"log_history": [{"step": 9}]}))
+    (tmp_path / "checkpoint-10").mkdir()
+    if content:
+        write_atomically(tmp_path / "checkpoint-10/trainer_state.json", content)
+    assert training_log(tmp_path) == [{"step": 9}]
+
+
 @pytest.mark.parametrize(("written", "last"), [(3000, 12), (1000, 10)], ids=["trains on", "of another run before"])
 def test_the_log_of_a_finished_run_that_trains_on_is_that_of_its_last_checkpoint(written, last, tmp_path):
     for folder, step, time in (("checkpoint-10", 10, 2000), (".", 10, 2000), ("checkpoint-12", 12, written)):

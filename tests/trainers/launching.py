@@ -1,9 +1,11 @@
 """Ranks on gloo: forked, or started by a real launcher and ended with everything that it started."""
 
+import itertools
 import os
 import socket
 import subprocess
 import time
+from contextlib import suppress
 from pathlib import Path
 
 import torch
@@ -18,10 +20,15 @@ TORCHRUN = ("-m", "torch.distributed.run", "--standalone", "--nproc_per_node")
 ACCELERATE = ("-m", "accelerate.commands.launch")
 
 
+# Below those that the kernel hands out, and other ones for each worker: nobody takes one before it is bound.
+PORTS = itertools.count(20_000 + 1_000 * int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw")))
+
+
 def free_port() -> int:
-    with socket.socket() as listening:
-        listening.bind(("127.0.0.1", 0))
-        return listening.getsockname()[1]
+    for port in PORTS:
+        with socket.socket() as listening, suppress(OSError):
+            listening.bind(("127.0.0.1", port))
+            return port
 
 
 def torchrun(ranks: int) -> list[str]:

@@ -10,10 +10,10 @@ import time
 from pathlib import Path
 
 import pandas as pd
-import psutil
 import pytest
 from transformers import TrainerCallback
 
+from ..processes import is_living
 from ..quick_python import REPOSITORY, quick_python
 from .faulty import STEPS
 from .launching import HANG, ONE_RANK, accelerate_launch, free_port, run_ranks, run_to_its_end, torchrun
@@ -45,7 +45,7 @@ def launched(launcher: list[str], model: str, folder: Path, fault: str):
 
 def living_ranks(folder: Path) -> list[int]:
     pids = [int(file.read_text()) for file in folder.glob("rank*.pid")]
-    return [pid for pid in pids if psutil.pid_exists(pid) and psutil.Process(pid).status() != psutil.STATUS_ZOMBIE]
+    return [*filter(is_living, pids)]
 
 
 def kill(pid: int) -> None:

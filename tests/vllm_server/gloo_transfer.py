@@ -13,7 +13,7 @@ from datetime import timedelta
 
 from torch.distributed import PrefixStore, ProcessGroupGloo, TCPStore
 
-PATIENCE = timedelta(seconds=60)
+PATIENCE = timedelta(seconds=300)
 
 
 def register() -> None:

@@ -64,7 +64,7 @@ def wait_until_healthy(server: Server) -> None:
     deadline = time.monotonic() + PATIENCE
     while time.monotonic() < deadline:
         assert server.process.poll() is None, server.log.read_text()[-5000:]
-        with contextlib.suppress(requests.ConnectionError):
+        with contextlib.suppress(requests.RequestException):
             if requests.get(f"{server.url}/health", timeout=5).status_code == 200:
                 return
         time.sleep(0.5)
