@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from trl import GRPOConfig, GRPOTrainer
 
-from tempo_trl.adapters import adapts_rows
+from tempo_trl.adapters import WHAT_THEY_DO, adapts_rows
 from tempo_trl.rollout.growth import Grower
 
 # Trees are generated in segments. These options act on a token and all that is before it; others count from the first
@@ -20,6 +20,10 @@ SUPPORTED = {
         "stop_token_ids ignore_eos include_stop_str_in_output skip_special_tokens"
     ),
 }
+
+# Layers that transformers continues from the cache of prefixes of several lengths, as from those of one. Those with an
+# index of keys do not: their log-probabilities were off by 0.6 nats.
+CONTINUED = {"full_attention", "sliding_attention", "linear_attention", "hybrid", "conv", "moe", "mlp"}
 
 
 def check_trees_can_grow(args_or_trainer: GRPOConfig | GRPOTrainer, grower: Grower | None = None) -> None:
@@ -76,16 +80,13 @@ def _problems_of_args(args: GRPOConfig, grower: Grower | None) -> Iterator[str]:
 def _problems_of_trainer(trainer: GRPOTrainer) -> Iterator[str]:
     if trainer.tools or trainer.environment_factories:
         yield "Tools and environments insert tokens into completions. Remove `tools` and `environment_factory`."
-    kinds = getattr(trainer.model.config.get_text_config(), "layer_types", None)
-    if not trainer.use_vllm and set(kinds or ()) == {"linear_attention"}:
+    kinds = {*(getattr(trainer.model.config.get_text_config(), "layer_types", None) or ())}
+    if not trainer.use_vllm and (kinds == {"linear_attention"} or kinds - CONTINUED):
         yield (
-            "transformers continues a prefix from the length of its cache, which a model without attention does not "
-            "tell. Use a model with attention layers, or vLLM."
+            f"Prefixes cannot be continued with layers of {', '.join(sorted(kinds))}: the cache must have attention, "
+            f"and layers be some of {', '.join(sorted(CONTINUED))}. Use another model, or vLLM."
         )
     if not trainer.use_vllm and adapts_rows(trainer.accelerator.unwrap_model(trainer.model)):
-        yield (
-            "The adapter depends on the whole row (virtual tokens, or tokens that invoke it), of which segments are "
-            "parts. Use another adapter, such as LoRA."
-        )
+        yield f"The adapter {WHAT_THEY_DO}, and segments are parts of rows. Use another one, such as LoRA."
     if trainer._is_vlm:
         yield "Trees support text only. Pass a tokenizer as `processing_class` instead of a processor."

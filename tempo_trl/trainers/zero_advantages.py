@@ -3,6 +3,7 @@
 import torch
 from trl import GRPOConfig, GRPOTrainer
 
+from tempo_trl.adapters import mixes_rows
 from tempo_trl.trainers.scored_rows import loss_mask
 
 
@@ -60,6 +61,8 @@ def refuse_models_that_see_all_rows(trainer: GRPOTrainer) -> None:
     reason = None
     if trainer.aux_loss_enabled:
         reason = "the router's auxiliary loss trains every token. Set router_aux_loss_coef=0"
+    if mixes_rows(trainer.accelerator.unwrap_model(trainer.model)):
+        reason = "the adapter lets rows depend on each other, or on chance. Use another adapter, such as LoRA"
     if trainer._is_vlm:
         reason = "the images of a micro-batch are not stored by row. Use a model without images"
     if reason is not None:

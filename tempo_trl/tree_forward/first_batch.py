@@ -4,6 +4,8 @@ from typing import NamedTuple
 
 import torch
 
+from tempo_trl.tree_forward.paths import Paths
+
 # Full precision: both sum the same numbers in another order. The tree was within 2e-5 of TRL on whole models.
 # Attending to one token too many changed a log-probability by 0.1 or more.
 LARGEST_DIFFERENCE = 1e-3  # nats
@@ -44,7 +46,8 @@ class Difference(NamedTuple):
         pairs = [(a, b) for a, b in zip(ours, theirs, strict=True) if a is not None and b is not None]
         inside = mask.bool()
         apart = sum((a - b).detach().double().abs().masked_fill(~inside, 0.0) for a, b in pairs)
-        largest = max((a - b).detach().abs().masked_fill(~inside, 0.0).max().item() for a, b in pairs)
+        each = [(a - b).detach().abs().masked_fill(~inside, 0.0).amax() for a, b in pairs]
+        largest = torch.stack(each).amax().item()  # NaN if one is
         rows = apart.sum(dim=1) / (len(pairs) * inside.sum(dim=1).clamp(min=SHORT_ROW))
         return cls(largest, apart.sum().item(), rows.max().item(), len(pairs) * inside.sum().item())
 
@@ -135,11 +138,15 @@ def float32_is_rounded() -> bool:
     return matmul.fp32_precision == "tf32" if hasattr(matmul, "fp32_precision") else matmul.allow_tf32
 
 
-def attention_beside_the_tree(windows: list[int | None], config) -> str | None:
-    """A message if the model also attends outside of the calls on the tree, judged by the window of each call.
+def attention_beside_the_tree(paths: Paths, config) -> str | None:
+    """A message if the model attends in another way than along the paths, judged by each of its calls.
 
-    The numbers would not show this for a window that is longer than the first batch.
+    The numbers would not show this for a window that is longer than the first batch, or for a mask that begins with
+    zeros, is learned, and would get no gradient.
     """
+    windows = paths.windows
+    if paths.is_masked:
+        return "the model adds a mask of its own to its attention"
     if len(windows) != config.num_hidden_layers:
         return (
             f"the model made {len(windows)} attention calls for {config.num_hidden_layers} layers, so some layers mix "

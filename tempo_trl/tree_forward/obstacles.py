@@ -8,7 +8,7 @@ from accelerate.utils import DynamoBackend
 from transformers import PreTrainedModel
 from trl import GRPOTrainer
 
-from tempo_trl.adapters import adapts_rows
+from tempo_trl.adapters import WHAT_THEY_DO, adapts_rows
 from tempo_trl.tree_forward.tree_attention import IMPLEMENTATION
 
 ATTENDING = {"full_attention", "sliding_attention"}
@@ -42,10 +42,9 @@ def _of_model(model: PreTrainedModel) -> Iterator[str]:
     other = set(getattr(text, "layer_types", None) or ()) - ATTENDING
     if other:
         yield f"the model has layers without plain attention: {', '.join(sorted(other))}"
-    if getattr(text, "attn_logit_softcapping", None) is not None:
-        yield "the model soft-caps its attention scores"
     yield from _of_positions(text)
     yield from _of_dropout(model, text)
+    yield from _of_noise(text)
 
 
 def _of_positions(text) -> Iterator[str]:
@@ -66,6 +65,12 @@ def _of_dropout(model: PreTrainedModel, text) -> Iterator[str]:
         yield f"{on} (set attention_dropout=0 in the model's configuration)"
 
 
+def _of_noise(text) -> Iterator[str]:
+    """Noise of routers in training, which completions that share a token would share."""
+    for name in (name for name, size in vars(text).items() if name.endswith("jitter_noise") and size):
+        yield f"routers draw noise (set {name}=0 in the model's configuration)"
+
+
 def _of_adapters(model) -> Iterator[str]:
     if adapts_rows(model):
-        yield "the adapter depends on the whole row: virtual tokens before the prompt, or tokens that invoke it"
+        yield f"the adapter {WHAT_THEY_DO}"

@@ -32,6 +32,8 @@ class Paths:
             Attention masks for these sizes, cached for the next layer.
         windows (`list`):
             The sliding window of every attention call over these paths, as the model requested it.
+        is_masked (`bool`):
+            Whether an attention call got a mask that the model has made.
         by_row (`bool`):
             Whether a GPU attended row by row in half precision, where one call for all rows would be faster.
     """
@@ -43,6 +45,7 @@ class Paths:
         self.pieces, self.lengths = pieces, lengths
         self.masks: dict = {}
         self.windows: list[int | None] = []
+        self.is_masked = False
         self.by_row = False
 
     def gather(self, stream: torch.Tensor, dim: int) -> list[torch.Tensor]:

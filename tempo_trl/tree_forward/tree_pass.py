@@ -4,7 +4,6 @@ import warnings
 from collections import Counter, defaultdict
 from collections.abc import Callable
 from enum import Enum
-from typing import NamedTuple
 
 import torch
 import torch.nn.functional as F
@@ -23,7 +22,7 @@ from tempo_trl.tree_forward.obstacles import first_obstacle
 from tempo_trl.tree_forward.packed_rows import PackedRows, pack_rows
 from tempo_trl.tree_forward.paths import Paths
 from tempo_trl.tree_forward.stopwatch import Stopwatch
-from tempo_trl.tree_forward.tree_attention import register_tree_attention
+from tempo_trl.tree_forward.tree_attention import UNREAD, register_tree_attention
 
 OF_TEXT = ("compute_aux_loss",)  # other arguments of a forward pass that are not about images
 COUNTED = ("tokens", "packed", "passes")
@@ -33,14 +32,6 @@ class State(Enum):
     OFF = "off"
     UNTRIED = "to be measured on the first batch"
     IN_USE = "in use"
-
-
-class Chunk(NamedTuple):
-    """Results of a forward pass, `(B, T)`, and the paths that it attended along."""
-
-    logps: torch.Tensor
-    entropies: torch.Tensor | None
-    paths: Paths
 
 
 class TreePass:
@@ -139,7 +130,7 @@ class TreePass:
         if self.state is State.UNTRIED:
             seen = attention_mask[:, -logits_to_keep:]
             return self._first_logps(trls_way, model, packed, seen, compute_entropy)
-        return _result(self._chunks(model, packed, compute_entropy))
+        return self._on_the_tree(model, packed, compute_entropy)
 
     def _pays(self, packed: list[PackedRows]) -> bool:
         """Whether the rows of the first batch share enough, on all ranks together. Asked before any forward pass."""
@@ -160,14 +151,13 @@ class TreePass:
             expected = trls_way()
             rounding = Difference.of(trls_way(pads=1)[:2], expected[:2], mask) if half else None
         # With gradient, because this batch is trained on the tree, too. So a resumed run equals an uninterrupted one.
-        chunks = self._chunks(model, packed, compute_entropy)
-        result = _result(chunks)
-        paths = chunks[-1].paths
+        result = self._on_the_tree(model, packed, compute_entropy)
+        paths = packed[-1].paths
         first = FirstBatch(Difference.of(result[:2], expected[:2], mask), rounding, float(paths.by_row))
-        self._judge(model, first, paths.windows)
-        if self.state is State.IN_USE:
+        self._judge(model, first, paths)
+        if self.state is not State.OFF:
             return result
-        del result, chunks  # frees the tree's graph before TRL's computation creates its own
+        del result  # frees the tree's graph before TRL's computation creates its own
         return trls_way()
 
     def _rounds(self, model) -> bool:
@@ -176,28 +166,33 @@ class TreePass:
         weights = next(accelerator.unwrap_model(model).parameters()).dtype
         return accelerator.mixed_precision != "no" or weights != torch.float32 or float32_is_rounded()
 
-    def _judge(self, model, own: FirstBatch, windows: list[int | None]) -> None:
-        """Decide whether to use the tree. All ranks decide in the same way."""
+    def _judge(self, model, own: FirstBatch, paths: Paths) -> None:
+        """
+        Decide whether to use the tree. All ranks decide in the same way. It is in use after the first pass with a
+        gradient, which is the policy's: before it may come those of a reference and of the old policy.
+        """
         accelerator = self.trainer.accelerator
         numbers = torch.tensor([own.numbers()], dtype=torch.float64, device=accelerator.device)
         batch = FirstBatch.of_all_ranks(accelerator.gather(numbers))
         config = accelerator.unwrap_model(model).config.get_text_config()
-        reason = batch.mistake() or attention_beside_the_tree(windows, config)
+        reason = batch.mistake() or attention_beside_the_tree(paths, config)
         if self.trainer.args.tree_forward == "auto":
             reason = reason or batch.slowness()
-        self.state = State.IN_USE
+        if torch.is_grad_enabled():
+            self.state = State.IN_USE
         if reason is not None:
             self._leave(reason)
 
-    def _chunks(self, model, packed: list[PackedRows], compute_entropy: bool) -> list[Chunk]:
-        """A forward pass on the tree for each of TRL's chunks of rows."""
-        return [self._chunk(model, rows, compute_entropy) for rows in packed]
+    def _on_the_tree(self, model, packed: list[PackedRows], compute_entropy: bool) -> tuple:
+        """A forward pass on the tree for each of TRL's chunks of rows, in the form of TRL's method."""
+        logps, entropies = zip(*(self._chunk(model, rows, compute_entropy) for rows in packed), strict=True)
+        return torch.cat(logps), torch.cat(entropies) if compute_entropy else None, None
 
-    def _chunk(self, model, packed: PackedRows, compute_entropy: bool) -> Chunk:
+    def _chunk(self, model, packed: PackedRows, compute_entropy: bool) -> tuple[torch.Tensor, torch.Tensor | None]:
         accelerator, mode = self.trainer.accelerator, self._mode
-        # transformers uses a mask of four dimensions as it is. Without one, it would conclude from the positions that
-        # independent sequences are packed, and mask them from each other.
-        unread = torch.ones(1, 1, 1, 1, dtype=torch.bool, device=packed.input_ids.device)
+        # Without a mask, transformers would conclude from the positions that independent sequences are packed, and
+        # mask them from each other.
+        unread = UNREAD.to(packed.input_ids.device)
         config = accelerator.unwrap_model(model).config.get_text_config()
         # The router's loss, which is not used, cannot be computed from this mask.
         router = {"output_router_logits": False} if hasattr(config, "output_router_logits") else {}
@@ -214,7 +209,7 @@ class TreePass:
         logps = packed.unpack(outputs.log_probs[0])
         entropies = packed.unpack(outputs.entropy[0]) if compute_entropy else None
         self._counted[mode].update(tokens=packed.num_tokens, packed=packed.input_ids.shape[1], passes=1)
-        return Chunk(logps, entropies, packed.paths)
+        return logps, entropies
 
     # Micro-batches of whole groups
 
@@ -265,12 +260,6 @@ def _packed(
     rows = batch_size or len(input_ids)
     chunks = zip(input_ids.split(rows), attention_mask.split(rows), strict=True)
     return [pack_rows(*chunk, width) for chunk in chunks]
-
-
-def _result(chunks: list[Chunk]) -> tuple[torch.Tensor, torch.Tensor | None, None]:
-    """The results of all chunks in the form of TRL's method."""
-    logps, entropies = [chunk.logps for chunk in chunks], [chunk.entropies for chunk in chunks]
-    return torch.cat(logps), None if entropies[0] is None else torch.cat(entropies), None
 
 
 def _has_images(arguments: dict) -> bool:

@@ -170,10 +170,12 @@ def test_stop_strings_of_the_configuration_end_completions(tiny_model, tmp_path)
         assert trainer._tokenizer.pad_token_id not in ids
 
 
-def test_a_model_whose_cache_has_no_length_is_refused(tmp_path):
-    """transformers would give it the whole prefix again, after the state that has already read it."""
-    with pytest.raises(ValueError, match="a model without attention does not tell"):
+def test_a_model_whose_cache_has_no_length_or_an_index_is_refused(tmp_path):
+    """transformers would give it the whole prefix again, after the state that has already read it, or wrong keys."""
+    with pytest.raises(ValueError, match="cannot be continued with layers of linear_attention"):
         build_tempo(model_of("mamba", state_size=8), tmp_path)
+    with pytest.raises(ValueError, match="cannot be continued with layers of full_attention, indexed_attention"):
+        build_tempo(model_of("qwen3", layer_types=["indexed_attention", "full_attention"]), tmp_path)
     build_tempo(model_of("lfm2", layer_types=["conv", "full_attention"]), tmp_path)
 
 
@@ -181,7 +183,7 @@ def test_a_model_whose_cache_has_no_length_is_refused(tmp_path):
 def test_an_adapter_that_depends_on_the_whole_row_is_refused(invoked, tmp_path):
     invocation = {"alora_invocation_tokens": [5]} if invoked else {}
     lora = LoraConfig(r=4, target_modules="all-linear", task_type="CAUSAL_LM", **invocation)
-    with pytest.raises(ValueError, match="depends on the whole row") if invoked else nullcontext():
+    with pytest.raises(ValueError, match="adapter depends on more than a token") if invoked else nullcontext():
         build_tempo(model_of("qwen3"), tmp_path, peft_config=lora)
 
 

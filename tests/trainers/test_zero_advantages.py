@@ -4,6 +4,7 @@ from types import SimpleNamespace
 
 import pytest
 import torch
+from peft import LilyConfig
 from transformers import Qwen3Model
 
 from tempo_trl import GRPOLambdaTrainer, PPOConfig, PrefixBaselineTrainer
@@ -132,12 +133,18 @@ def test_ppo_refuses_it(tmp_path):
         config(tmp_path, PPOConfig, skip_zero_advantages=True, beta=0.0)
 
 
-def test_a_router_and_images_are_refused():
-    def model(aux_loss_enabled, is_vlm):
-        return SimpleNamespace(aux_loss_enabled=aux_loss_enabled, _is_vlm=is_vlm)
-
-    refuse_models_that_see_all_rows(model(False, False))
-    with pytest.raises(ValueError, match="Set router_aux_loss_coef=0"):
-        refuse_models_that_see_all_rows(model(True, False))
-    with pytest.raises(ValueError, match="Use a model without images"):
-        refuse_models_that_see_all_rows(model(False, True))
+@pytest.mark.parametrize(
+    ("what_it_has", "message"),
+    [
+        ({"aux_loss_enabled": True}, "Set router_aux_loss_coef=0"),
+        ({"_is_vlm": True}, "Use a model without images"),
+        ({"model": SimpleNamespace(peft_config={"default": LilyConfig()})}, "Use another adapter, such as LoRA"),
+    ],
+    ids=["router", "images", "adapter"],
+)
+def test_what_sees_all_rows_is_refused(what_it_has, message):
+    plain = {"aux_loss_enabled": False, "_is_vlm": False, "model": SimpleNamespace(peft_config={})}
+    plain["accelerator"] = SimpleNamespace(unwrap_model=lambda model: model)
+    refuse_models_that_see_all_rows(SimpleNamespace(**plain))
+    with pytest.raises(ValueError, match=message):
+        refuse_models_that_see_all_rows(SimpleNamespace(**plain | what_it_has))

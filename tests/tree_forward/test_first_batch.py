@@ -23,6 +23,14 @@ FINE = Difference(largest=1e-6, total=1e-4, worst_row=1e-6, compared=1000)
 ROUNDED = Difference(largest=0.3, total=10.0, worst_row=0.02, compared=1000)  # half precision: 0.01 on average
 
 
+@pytest.mark.parametrize("wrong", ["logps", "entropies"])
+def test_nan_in_one_of_them_is_a_mistake(wrong):
+    fine, mask = torch.zeros(2, 3), torch.ones(2, 3)
+    ours = {"logps": fine, "entropies": fine} | {wrong: fine * math.nan}
+    found = FirstBatch(Difference.of((ours["logps"], ours["entropies"]), (fine, fine), mask))
+    assert found.mistake() is not None
+
+
 def test_it_is_measured_on_the_tokens_of_the_completions_alone_with_entropies_where_there_are_some():
     logps, entropies = torch.zeros(2, 3), torch.ones(2, 3)
     mask = torch.tensor([[1, 1, 0], [1, 0, 0]])
@@ -144,6 +152,19 @@ def test_a_tree_that_is_only_slow_is_left_unless_it_is_insisted_on(asked, state,
     ids, mask, width = random_tree_batch(2, 5, prompt_tokens=24, completion_tokens=20, vocabulary=260)
     trainer._get_per_token_logps_and_entropies(trainer.model, ids, mask, width)
     assert trainer.tree_pass.state is state
+
+
+@pytest.mark.filterwarnings("ignore:tree_forward='auto' is off")
+def test_it_is_measured_until_the_policy_has_been_which_is_the_pass_with_a_gradient(tmp_path, monkeypatch):
+    """A reference, the policy without its adapter, may be right where the policy is wrong."""
+    trainer = trainer_of(model_of("qwen3"), tmp_path, tree_forward="auto")
+    ids, mask, width = random_tree_batch(2, 5, prompt_tokens=24, completion_tokens=20, vocabulary=260)
+    with torch.no_grad():
+        trainer._get_per_token_logps_and_entropies(trainer.model, ids, mask, width)
+    assert trainer.tree_pass.state is State.UNTRIED
+    monkeypatch.setattr(FirstBatch, "mistake", lambda *_: "it is wrong")
+    trainer._get_per_token_logps_and_entropies(trainer.model, ids, mask, width)
+    assert trainer.tree_pass.state is State.OFF
 
 
 @pytest.mark.parametrize("by_name", [True, False])

@@ -3,7 +3,7 @@
 import pytest
 import torch
 from accelerate.utils import DynamoBackend
-from peft import LoraConfig, PromptTuningConfig
+from peft import LilyConfig, LoraConfig, PromptTuningConfig
 from trl import GRPOTrainer
 
 from tempo_trl import PlainGRPOTrainer, PPOConfig, PPOTrainer
@@ -19,18 +19,18 @@ DYNAMIC = {"rope_type": "dynamic", "rope_theta": 1e4, "factor": 2.0}
 DROPS = LoraConfig(r=4, target_modules="all-linear", lora_dropout=0.1)
 VIRTUAL = PromptTuningConfig(num_virtual_tokens=2, task_type="CAUSAL_LM")
 INVOKED = LoraConfig(r=4, target_modules="all-linear", task_type="CAUSAL_LM", alora_invocation_tokens=[5])
+MIXED = LilyConfig(task_type="CAUSAL_LM", target_modules=["q_proj"])
 OBSTACLES = [  # architecture, what the model has, what the trainer has, what is said
     ("qwen3", {"layer_types": ["chunked_attention"] * 2}, {}, "without plain attention"),
     ("qwen3_next", {}, {}, "layers without plain attention: linear_attention"),
     ("qwen3", {"attn_implementation": "eager"}, {}, "attention implementation is 'eager'"),
-    ("qwen3", {"attn_logit_softcapping": 30.0}, {}, "soft-caps its attention scores"),
     ("qwen3", {"attention_dropout": 0.1}, {}, "share its noise .set attention_dropout=0 in"),
     ("gpt2", {"n_embd": 32, "n_layer": 2}, {}, "does not use rotary position"),
     ("llama", {"rope_parameters": DYNAMIC}, {}, "depend on the length of the batch: dynamic"),
+    ("mixtral", {"router_jitter_noise": 0.1}, {}, "routers draw noise .set router_jitter_noise=0"),
     ("qwen3_moe", {}, {"router_aux_loss_coef": 0.1}, "router's auxiliary loss"),
     ("qwen3", {}, {"peft_config": DROPS}, "share its noise .set disable_dropout=True"),
-    ("qwen3", {}, {"peft_config": VIRTUAL}, "depends on the whole row"),
-    ("qwen3", {}, {"peft_config": INVOKED}, "depends on the whole row"),
+    *(("qwen3", {}, {"peft_config": adapter}, "the adapter depends on more") for adapter in (VIRTUAL, INVOKED, MIXED)),
 ]
 
 
@@ -91,6 +91,16 @@ def test_a_window_that_does_not_reach_the_attention_is_found_though_the_first_ba
     monkeypatch.setattr(modeling_mistral, "ALL_ATTENTION_FUNCTIONS", Silent())
     ids = torch.randint(3, 200, (1, 12)).repeat(4, 1)
     with pytest.warns(UserWarning, match="window of 4096 tokens was not passed to the attention"):
+        trainer._get_per_token_logps_and_entropies(trainer.model, ids, torch.ones_like(ids), 4)
+
+
+def test_a_mask_that_the_model_makes_is_found_though_it_begins_without_an_effect(tmp_path):
+    model = model_of("doge")
+    for layer in model.model.layers:
+        torch.nn.init.zeros_(layer.self_attn.A)
+    trainer = trainer_of(model, tmp_path, tree_forward="auto")
+    ids = torch.randint(3, 200, (1, 12)).repeat(4, 1)
+    with pytest.warns(UserWarning, match="adds a mask of its own to its attention"):
         trainer._get_per_token_logps_and_entropies(trainer.model, ids, torch.ones_like(ids), 4)
 
 
