@@ -106,7 +106,7 @@ def train(study: Study, cell: Cell, folder: Path, threads: int, nice: int, *flag
         with FINE_TUNING:  # once, for whichever cell comes first
             code = run(*command_of_start(study, cell, folder)) if study.start else 0
         code = code or run(*command(study, cell, folder), *flags)
-    if code or not (folder / ("eval_results.json" if is_evaluated(study, cell) else "train_results.json")).exists():
+    if code or not (folder / ("eval_results.json" if is_evaluated(study, cell) else "trainer_state.json")).exists():
         raise RuntimeError(f"{cell.name} failed. Its log is {folder / 'run.log'}.")
     for checkpoint in folder.glob("checkpoint-*"):
         shutil.rmtree(checkpoint)

@@ -1,7 +1,8 @@
 """`tempo-trl compare RUN_A RUN_B ...`: a table of results, with paired differences and 95% intervals.
 
-Runs of one method are its seeds. Every method is compared with GRPO, or without a GRPO with the method of the first
-run: results of an evaluation over the questions that both answered, rewards in training over the seeds that both have.
+Runs of one method are its seeds. Every method is compared with GRPO on the same model and data, or without one with
+the first method on these: results of an evaluation over the questions that both answered, rewards in training over the
+seeds that both have.
 The output folder gets compare.md and compare.json (fractions of 1).
 """
 
@@ -26,6 +27,7 @@ from tempo_trl.runs.run import Run, names_of, place_of, read_runs
 from tempo_trl.runs.statistics import bootstrap_interval, paired_difference, student_interval
 
 REWARDS = {"reward": 20, "eval_reward": 10**9}  # means over the last 1/20 of a log: single batches are too noisy
+LONGEST_WORD = 16  # longer ones, such as paths, may be folded
 HEADS = ("", "method", "runs", "value", "95 %", "difference", "95 %", "paired over")
 Own = list[tuple[Run, Result]]  # the results of a method's runs, one each
 
@@ -42,11 +44,31 @@ def main(runs: Sequence[str], output: str, label: Sequence[str] | None = None) -
     methods: dict[str, list[Run]] = {}
     for name, run in zip(names_of(found), found, strict=True):
         methods.setdefault(name, []).append(run)
-    baseline = next((name for name, own in methods.items() if own[0].method == "grpo"), next(iter(methods)))
+    baselines = {name: baseline_of(own[0], methods) for name, own in methods.items()}
     notes = [note for name, own in methods.items() for note in doubts(name, own)]
-    rows = [*_evaluations(methods, baseline, notes), *_rewards(methods, baseline)]
-    _write(Path(output), rows, baseline, notes)
+    notes += [note for pair in baselines.items() for note in other_differences(*pair, methods)]
+    rows = [*_evaluations(methods, baselines, notes), *_rewards(methods, baselines)]
+    _write(Path(output), rows, baselines, notes)
     return 0
+
+
+def baseline_of(run: Run, methods: dict[str, list[Run]]) -> str:
+    """The GRPO, else the first of the methods, on a run's model and data. What is unknown may be the same."""
+
+    def is_alike(other: Run) -> bool:
+        pairs = (run.model, other.model), (run.trained_on, other.trained_on)
+        return all(None in pair or pair[0] == pair[1] for pair in pairs)
+
+    alike = {name: own[0] for name, own in methods.items() if is_alike(own[0])}
+    return next((name for name, other in alike.items() if other.method == "grpo"), next(iter(alike)))
+
+
+def other_differences(name: str, baseline: str, methods: dict[str, list[Run]]) -> Iterator[str]:
+    """A warning about what else than the method differs between the first runs of a method and its baseline."""
+    run, other = methods[name][0], methods[baseline][0]
+    changed = changed_settings(run.settings, other.settings, of_both=True)
+    if odd := [key for key in changed if key not in ("seed", "method")]:
+        yield f"{name} and {baseline} also differ in {', '.join(odd)}."
 
 
 def doubts(name: str, runs: Sequence[Run]) -> Iterator[str]:
@@ -63,7 +85,7 @@ def doubts(name: str, runs: Sequence[Run]) -> Iterator[str]:
         yield f"runs of {name} have seeds {seeds}, expected each once. Leave one out, or use --label."
 
 
-def _evaluations(methods: dict[str, list[Run]], baseline: str, notes: list[str]) -> Iterator[dict]:
+def _evaluations(methods: dict[str, list[Run]], baselines: dict[str, str], notes: list[str]) -> Iterator[dict]:
     """A row per task, metric and method."""
     found: dict[tuple, dict[str, Own]] = {}
     for name, runs in methods.items():
@@ -81,7 +103,7 @@ def _evaluations(methods: dict[str, list[Run]], baseline: str, notes: list[str])
             if interval is None and questions is not None:
                 interval = bootstrap_interval(questions)
             of_answers = f" of {k}" * metric.startswith("pass@")
-            row = _row(f"{task} {metric}{of_answers}", name, len(own), value, interval)
+            row, baseline = _row(f"{task} {metric}{of_answers}", name, len(own), value, interval), baselines[name]
             if name != baseline and baseline in measured:
                 row |= _paired(value, questions, measured[baseline], numbers[baseline])
             if odd := _differing([*own, *measured.get(baseline, ())]):
@@ -118,14 +140,14 @@ def _differing(measured: Own) -> str:
     return "; ".join(f"{name} {', '.join(map(str, sorted(own)))}" for name, own in values.items() if len(own) > 1)
 
 
-def _rewards(methods: dict[str, list[Run]], baseline: str) -> Iterator[dict]:
+def _rewards(methods: dict[str, list[Run]], baselines: dict[str, str]) -> Iterator[dict]:
     """A row per method with the reward at the end of its trainings."""
     for metric, part in REWARDS.items():
         ends = {name: _ends(own, metric, part) for name, own in methods.items()}
         for name, own in ends.items():
             if own:
                 mean, *interval = map(float, student_interval(np.array([*own.values()])))
-                row = _row(f"{metric} at the end", name, len(own), mean, interval)
+                row, baseline = _row(f"{metric} at the end", name, len(own), mean, interval), baselines[name]
                 if name != baseline and ends[baseline]:
                     row |= _paired_by_seed(own, ends[baseline])
                 yield row
@@ -159,15 +181,20 @@ def _known(interval: Sequence[float] | None) -> list[float] | None:
     return None if interval is None or np.isnan(interval).any() else [float(end) for end in interval]
 
 
-def _write(folder: Path, rows: list[dict], baseline: str, notes: list[str]) -> None:
-    caption = f"Differences from {method_label(baseline)}. Intervals over questions leave training's randomness out."
+def _write(folder: Path, rows: list[dict], baselines: dict[str, str], notes: list[str]) -> None:
+    theirs = ", ".join(map(method_label, dict.fromkeys(baselines.values())))
+    caption = f"Differences from {theirs}. Intervals over questions leave training's randomness out."
     lines = [_cells(row) for row in rows]
     text = [f"| {' | '.join(line)} |" for line in (HEADS, ["---"] * len(HEADS), *lines)]
     text += ["", caption, "", *(f"- {note}" for note in notes)]
     write_atomically(folder / "compare.md", "\n".join(text) + "\n")
-    numbers = {"baseline": baseline, "rows": rows, "notes": notes}
+    numbers = {"baselines": baselines, "rows": rows, "notes": notes}
     write_atomically(folder / "compare.json", json.dumps(numbers, indent=2, allow_nan=False))
-    columns = (Column(head, overflow="fold", min_width=max(map(len, head.split()), default=1)) for head in HEADS)
+    words = ([word for cell in column for word in cell.split()] for column in zip(HEADS, *lines, strict=True))
+    columns = (
+        Column(head, overflow="fold", min_width=min(max(map(len, own), default=1), LONGEST_WORD))
+        for head, own in zip(HEADS, words, strict=True)
+    )
     table = Table(*columns, box=SIMPLE_HEAD, pad_edge=False, collapse_padding=True)
     for line in lines:
         table.add_row(*map(Text, line))

@@ -7,10 +7,10 @@ are TRL's (the method's config, `ModelConfig`) and those of [`~tempo_trl.launch.
 import os
 import sys
 import time
-import warnings
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
 import trl
@@ -29,6 +29,10 @@ from tempo_trl.runs.redaction import move_token_to_environment
 if TYPE_CHECKING:
     from transformers import TrainerCallback
     from trl import GRPOConfig, GRPOTrainer
+
+
+class CannotStart(ValueError):
+    """The trainer of a run cannot be built."""
 
 
 def build_trainer(
@@ -71,10 +75,26 @@ def checkpoint_and_inputs(arguments: RunArguments) -> tuple[str | None, dict]:
 
     move_token_to_environment(arguments.training)  # first: the data may be private
     try:
+        refuse_missing_places(arguments)
         return checkpoint_to_resume(arguments.training), run_inputs(arguments)
     except (OSError, ImportError, DatasetsError) as error:  # some name only their cause
         why = ": ".join(str(each) for each in (error, error.__cause__) if each)
         raise ValueError(f"cannot load what the run needs: {why}") from error
+
+
+def refuse_missing_places(arguments: RunArguments) -> None:
+    """
+    Raise ValueError for a path of the model, which no id on the Hub is, without a folder, and for an output folder
+    that cannot be made or written to.
+    """
+    model = arguments.model.model_name_or_path or ""
+    if model.startswith(("/", "./", "../")) and not Path(model).is_dir():
+        raise ValueError(f"model_name_or_path is {model!r}, and there is no such folder. Correct it.")
+    folder = Path(arguments.training.output_dir).absolute()
+    try:
+        TemporaryDirectory(dir=next(path for path in (folder, *folder.parents) if path.exists())).cleanup()
+    except OSError as error:
+        raise ValueError(f"cannot make `output_dir`, or write to it: {error}. Set another one.") from error
 
 
 def run_inputs(arguments: RunArguments) -> dict:
@@ -172,24 +192,25 @@ def run(
 
     training_args, output_dir = arguments.training, Path(arguments.training.output_dir)
     checkpoint, inputs = loaded or checkpoint_and_inputs(arguments)
-    trainer, dataset_name = build_trainer(arguments, callbacks, inputs), _dataset_name(arguments.script)
+    try:
+        trainer = build_trainer(arguments, callbacks, inputs)
+    except (OSError, ImportError, ValueError) as error:
+        raise CannotStart(str(error)) from error
     if checkpoint is None and trainer.is_world_process_zero():
-        warn_of_an_earlier_run(output_dir)
+        tell_of_an_earlier_run(output_dir)
     base, named = base_model(trainer.model.config.name_or_path), named_first(argv)[0].config
     recipe = recipe_path(named) if named else None
     settings = {name: asdict(getattr(arguments, name)) for name in ("script", "model", "mixture")}
-    record_run(trainer, argv, recipe, dataset_name, settings, checkpoint is not None, base)
+    record_run(trainer, argv, recipe, _dataset_name(arguments.script), settings, checkpoint is not None, base)
     if trainer.hub_model_id is not None:  # the main process of a run that pushes
         begin_pushing(trainer)
-    result = trainer.train(resume_from_checkpoint=checkpoint)
-    trainer.log_metrics("train", result.metrics)
-    trainer.save_metrics("train", result.metrics)
+    trainer.train(resume_from_checkpoint=checkpoint)
     trainer.save_state()
     trainer.save_model(_internal_call=True)  # without a push, which would end the run if the Hub is unreachable
     if trainer.is_world_process_zero():
         try_to_write_card(output_dir, training_args.hub_model_id or output_dir.resolve().name)
     if training_args.do_eval:
-        metrics = trainer.evaluate()
+        metrics = last_evaluation(trainer)
         trainer.log_metrics("eval", metrics)
         trainer.save_metrics("eval", metrics)
         trainer.save_state()  # again, with the evaluation in the log
@@ -198,14 +219,23 @@ def run(
     end(trainer)
 
 
-def warn_of_an_earlier_run(folder: Path) -> None:
-    """Warn of files in the output folder that a run which starts from the beginning does not replace at once."""
-    left = [*folder.glob("checkpoint-*"), *folder.glob("tempo/*trees_*.parquet")]
+def last_evaluation(trainer: "GRPOTrainer") -> dict[str, float]:
+    """Metrics of the trained weights: of the evaluation after the last step, if there was one, else of a new one."""
+    state = trainer.state
+    done = [entry for entry in state.log_history if entry["step"] == state.global_step and "eval_runtime" in entry]
+    if not done or trainer.args.load_best_model_at_end:
+        return trainer.evaluate()
+    return {name: value for name, value in done[-1].items() if name != "step"}
+
+
+def tell_of_an_earlier_run(folder: Path) -> None:
+    """Name files in the output folder that a run which starts from the beginning does not replace at once."""
+    left = sorted(path.name for path in (*folder.glob("checkpoint-*"), *folder.glob("tempo/*trees_*.parquet")))
     if left:
-        warnings.warn(
-            f"{folder} has {left[0].name} of an earlier run, which a resume and the report would mix with this one. "
-            "Remove it, set another `output_dir`, or resume with `--resume_from_checkpoint last`.",
-            stacklevel=2,
+        print(
+            f"{folder} has {', '.join(left[:3])}{', ...' * (len(left) > 3)} of an earlier run, which a resume and the "
+            "report would mix with this one. Remove them, or set another `output_dir`.",
+            file=sys.stderr,
         )
 
 
@@ -230,7 +260,7 @@ def _dataset_name(script_args: TrainArguments) -> str | None:
 def main(argv: list[str] | None = None) -> int:
     """Run `argv` (by default the process's arguments). Returns 2 if it cannot load what they name, else 0.
 
-    Errors of the run itself are raised.
+    Errors of training itself are raised.
     """
     argv = sys.argv[1:] if argv is None else argv
     replace_unprintable()
@@ -243,8 +273,15 @@ def main(argv: list[str] | None = None) -> int:
         arguments = parse(argv)
         loaded = checkpoint_and_inputs(arguments)
     except ValueError as error:
-        print(f"tempo-trl train: error: {error}", file=sys.stderr)
-        return 2
+        return _told(error)
     named = os.environ.pop(LAUNCHED_WITH, "")
-    run(arguments, [*argv, "--accelerate_config", named] if named and "/" not in named else argv, loaded=loaded)
+    try:
+        run(arguments, [*argv, "--accelerate_config", named] if named and "/" not in named else argv, loaded=loaded)
+    except CannotStart as error:
+        return _told(error)
     return 0
+
+
+def _told(error: ValueError) -> int:
+    print(f"tempo-trl train: error: {error}", file=sys.stderr)
+    return 2

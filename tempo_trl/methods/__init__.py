@@ -45,5 +45,6 @@ METHODS = {
 
 
 def method_label(method: str) -> str:
-    """Name of a method in tables, figures and reports. Any other label is returned unchanged."""
-    return METHODS[method].label if method in METHODS else method
+    """Name of a method in tables, figures and reports, before what stands in brackets. Others are left unchanged."""
+    name, *more = method.split(" (", 1)
+    return " (".join([METHODS[name].label, *more]) if name in METHODS else method

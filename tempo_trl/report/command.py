@@ -7,7 +7,7 @@ from pathlib import Path
 from tempo_trl.report.collect import RecordedRun, read_inside
 from tempo_trl.report.page import page
 from tempo_trl.runs.files import write_atomically
-from tempo_trl.runs.run import names_of, read_runs
+from tempo_trl.runs.run import labels_of, names_of, read_runs
 
 NAME = "report.html"
 
@@ -31,7 +31,8 @@ def report(runs: Sequence[str | Path], output: str | Path | None = None, picture
         runs (`Sequence[str or Path]`):
             Output folders of runs, which may still be training.
         output (`str` or `Path`, *optional*):
-            The HTML file; without a suffix it gets `.html`. Defaults to `report.html` in the first run's folder.
+            The HTML file, whose name gets `.html` if it lacks it, or a folder, which gets `report.html`. Defaults to
+            the first run's folder.
             Pictures go to a folder of the same name without the suffix.
         pictures (`bool`, *optional*, defaults to `True`):
             Whether to draw pictures.
@@ -43,15 +44,15 @@ def report(runs: Sequence[str | Path], output: str | Path | None = None, picture
         ValueError: a folder is not a run, or contains an invalid file.
     """
     found = read_runs(runs)
-    names = [run.folder.name for run in found]
-    labels = [run.folder.name if names.count(run.folder.name) == 1 else str(run.folder) for run in found]
+    labels = labels_of([run.folder for run in found])
     inside = [read_inside(*run) for run in zip(found, labels, names_of(found), strict=True)]
     return write_report(inside, ", ".join(labels), Path(output) if output else Path(runs[0]) / NAME, pictures)
 
 
 def write_report(inside: Sequence[RecordedRun], title: str, path: Path, pictures: bool = True) -> Path:
     """Write the page to `path`, and its pictures beside it. Returns the path of the page."""
-    path = path if path.suffix else path.with_suffix(".html")
+    path = path / NAME if path.is_dir() else path
+    path = path if path.suffix == ".html" else path.with_name(f"{path.name}.html")
     write_atomically(path, page(inside, title))
     if pictures:
         from tempo_trl.report.pictures import draw

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 import torch
 from torch.nn.utils.rnn import pad_sequence
 
@@ -128,11 +129,14 @@ def recorded_groups(run_dir: str | Path, step: int, mode: str = "train") -> list
     The groups that a run recorded at a step of training, or of evaluation (`"eval"`).
 
     Raises:
-        ValueError: nothing was recorded at this step.
+        ValueError: nothing was recorded at this step, or its file is broken.
     """
-    trees = read_trees(run_dir, [step], mode)
-    metadata = read_metadata(trees_path(run_dir, mode, step))
-    return groups_of(trees, terms_of(metadata["method"], metadata["credit"]), float(metadata["trace_lambda"]))
+    path = trees_path(run_dir, mode, step)
+    try:
+        trees, metadata = read_trees(run_dir, [step], mode), read_metadata(path)
+        return groups_of(trees, terms_of(metadata["method"], metadata["credit"]), float(metadata["trace_lambda"]))
+    except (pa.ArrowInvalid, KeyError) as error:
+        raise ValueError(f"{path} is no whole file of recorded trees: {error}. Remove it.") from error
 
 
 def groups_of(trees: pd.DataFrame, terms: CreditTerms, trace_lambda: float = 0.0) -> list[Group]:

@@ -51,6 +51,10 @@ def write_atomically(path: Path, content: str | bytes) -> None:
             file.flush()
             os.fsync(file.fileno())  # or a crash may keep the new name without its content
         os.replace(partial, path)
+    except OSError as error:
+        if error.errno:  # nobody knows the partial file
+            error.filename, error.filename2 = str(path), None
+        raise
     finally:
         with contextlib.suppress(OSError):
             partial.unlink(missing_ok=True)

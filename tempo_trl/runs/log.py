@@ -78,4 +78,8 @@ def _log_if_whole(checkpoint: Path) -> list[dict]:
 
 
 def _log_history(path: Path) -> list[dict]:
-    return read_json(path, "Restore it, or remove it.")["log_history"]
+    advice = "Restore it, or remove it."
+    try:
+        return read_json(path, advice)["log_history"]
+    except (KeyError, TypeError) as error:
+        raise ValueError(f"{path} is not the state of a Trainer. {advice}") from error

@@ -144,14 +144,15 @@ def _earlier(run_dir: Path) -> list[dict]:
     return [*last.pop("earlier", []), last]
 
 
-def changed_settings(old: dict, new: dict) -> list[str]:
+def changed_settings(old: dict, new: dict, of_both: bool = False) -> list[str]:
     """
     The settings that differ between two records' configurations, `max_steps` and the like included. What only one of
-    them has, because the versions differ, is None in the other. An empty one differs in nothing.
+    them has, because the versions or methods differ, is None in the other, or is left out (`of_both`). An empty one
+    differs in nothing.
     """
     parts = [[part for part in config.values() if isinstance(part, dict)] for config in (old, new)]
     ours, theirs = (dict(ChainMap(*own)) for own in parts)
-    names = sorted(ours | theirs) if ours and theirs else []
+    names = sorted(ours.keys() & theirs.keys() if of_both else ours | theirs) if ours and theirs else []
     return [name for name in names if not INCIDENTAL.search(name) and ours.get(name) != theirs.get(name)]
 
 

@@ -56,9 +56,13 @@ def read_runs(folders: Sequence[str | Path], labels: Sequence[str] | None = None
     twice = next((path for path, place in zip(paths, places, strict=True) if places.count(place) > 1), None)
     if twice:
         raise ValueError(f"got {twice} twice, which would count as two independent runs. Give it once.")
-    names = [place.name for place in places]
-    unlike = [str(path) if names.count(name) > 1 else name for path, name in zip(paths, names, strict=True)]
-    return [_read_run(*run) for run in zip(paths, labels or [None] * len(paths), unlike, strict=True)]
+    return [_read_run(*run) for run in zip(paths, labels or [None] * len(paths), labels_of(paths), strict=True)]
+
+
+def labels_of(folders: Sequence[Path]) -> list[str]:
+    """Names of the folders of runs; the path of those that share one."""
+    names = [place_of(folder).name for folder in folders]
+    return [str(path) if names.count(name) > 1 else name for path, name in zip(folders, names, strict=True)]
 
 
 def names_of(runs: Sequence[Run]) -> list[str]:

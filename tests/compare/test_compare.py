@@ -115,6 +115,19 @@ def test_rewards_are_paired_over_seeds(tmp_path):
     assert row["value"] == pytest.approx(0.5)
 
 
+def test_a_method_is_compared_with_grpo_on_its_own_model_and_data(tmp_path, capsys):
+    ends = {("TEMPO", "small"): 0.2, ("GRPO", "large"): 0.6, ("TEMPO", "large"): 0.5, ("GRPO", "small"): 0.3}
+    runs = [
+        trained(tmp_path / f"{method}-{model}", [end], method=method, seed=0, model={"name": model})
+        for (method, model), end in ends.items()
+    ]
+    numbers = compare(tmp_path / "out", *runs)
+    differences = {method: row.get("difference") for (_, method), row in numbers["rows"].items()}
+    expected = {"tempo (small)": -0.1, "grpo (large)": None, "tempo (large)": -0.1, "grpo (small)": None}
+    assert differences == pytest.approx(expected)
+    assert "Differences from GRPO (small), GRPO (large)." in capsys.readouterr().out
+
+
 def test_rewards_of_unknown_seeds_have_a_difference_without_an_interval(tmp_path):
     runs = [trained(tmp_path / name, [end]) for name, end in (("tempo", 0.5), ("grpo", 0.2))]
     row = compare(tmp_path / "out", *runs)["rows"]["reward at the end", "tempo"]
@@ -125,13 +138,15 @@ def test_what_makes_a_comparison_doubtful_is_said(tmp_path):
     settings = {"method": "TEMPO", "seed": 1, "config": {"training": {"beta": 0.0}}}
     first = trained(tmp_path / "a", [0.1], **settings, started="2026-02-01T12:00:00")
     second = trained(tmp_path / "b", [0.1], method="TEMPO", seed=1, config={"training": {"beta": 0.1}})
-    other = evaluated(trained(tmp_path / "c", [0.1], method="GRPO", seed=1), GRPO, temperature=0.7)
+    config = {"training": {"beta": 0.2, "of_grpo_alone": 1}}
+    other = evaluated(trained(tmp_path / "c", [0.1], method="GRPO", seed=1, config=config), GRPO, temperature=0.7)
     evaluated(first, TEMPO, date="2026-01-31", temperature=1.0)
     notes = " ".join(compare(tmp_path / "out", first, second, other)["notes"])
     assert "evaluation/math.json is older than the run's last start" in notes
     assert "count as two seeds of tempo, but differ in beta." in notes
     assert "runs of tempo have seeds [1, 1], expected each once." in notes
     assert "were evaluated differently: temperature 0.7, 1.0." in notes
+    assert "tempo and grpo also differ in beta." in notes
 
 
 def test_a_run_is_known_by_its_record_and_without_one_by_its_folder_or_label(tmp_path):
@@ -175,6 +190,7 @@ def test_what_cannot_be_compared_is_refused(given, message, tmp_path, monkeypatc
 BROKEN = [
     ("trainer_state.json", '{"log_hist'),
     ("tempo/run.json", "["),
+    ("trainer_state.json", "[]"),
     ("tempo/trees_3.parquet", "PAR1 cut"),
     ("evaluation/math.json", '{"task": "math", "metric": "accuracy", "value": "1", "n": 1}'),
     ("evaluation/medqa.json", "\udcff"),

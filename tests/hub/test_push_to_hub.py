@@ -44,13 +44,7 @@ def test_a_run_pushes_at_every_save_and_keeps_its_token_to_itself(hub, tmp_path,
     in_progress = [paths for message, paths in repo.commits if message.startswith("Training in progress, step")]
     assert {"README.md", "model.safetensors", "tempo/run.json", "tempo/curves.png"} <= set(in_progress[0])
     assert messages[-2:] == ["End of training", "tempo_trl: run"]
-    for name in (
-        "model.safetensors",
-        "trainer_state.json",
-        "tempo/run.json",
-        "tempo/recipe.yaml",
-        "train_results.json",
-    ):
+    for name in ("model.safetensors", "trainer_state.json", "tempo/run.json", "tempo/recipe.yaml"):
         assert repo.files[name] == (tmp_path / "run" / name).read_bytes(), name
     pushed = AutoModelForCausalLM.from_pretrained(tmp_path / "run").state_dict()
     trained = load_file(tmp_path / "run/checkpoint-3/model.safetensors")

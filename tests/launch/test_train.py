@@ -4,9 +4,9 @@ import json
 import os
 import subprocess
 import sys
-import warnings
 from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -18,7 +18,14 @@ from tempo_trl.data import BENCHMARKS
 from tempo_trl.demo.task import policy_path
 from tempo_trl.launch.arguments import LAUNCHED_WITH, launch_arguments, parse, recipe_parser
 from tempo_trl.launch.datasets import refuse_functions_that_fail
-from tempo_trl.launch.train import _dataset_name, build_trainer, checkpoint_to_resume, load_datasets, main
+from tempo_trl.launch.train import (
+    _dataset_name,
+    build_trainer,
+    checkpoint_to_resume,
+    last_evaluation,
+    load_datasets,
+    main,
+)
 from tempo_trl.rewards import json_fields, mean_reward
 from tempo_trl.runs.recipes import accelerate_config_path
 from tests.data.rows import HUB_ROWS, write_file
@@ -345,16 +352,39 @@ def test_the_row_that_a_reward_of_ours_cannot_read_is_named_before_the_model_loa
 
 
 @pytest.mark.parametrize("flags", [[], ["--resume_from_checkpoint", "last"]])
-def test_files_of_an_earlier_run_are_told_where_a_run_starts_from_the_beginning(flags, monkeypatch, tmp_path):
+def test_files_of_an_earlier_run_are_told_where_a_run_starts_from_the_beginning(flags, monkeypatch, tmp_path, capsys):
     monkeypatch.setattr("tempo_trl.runs.record.record_run", lambda *_: sys.exit("recorded"))
     folder = tmp_path / "out/checkpoint-9"
     folder.mkdir(parents=True)
     (folder / "trainer_state.json").write_text("{}")
-    with warnings.catch_warnings(record=True) as caught, pytest.raises(SystemExit, match="recorded"):
-        warnings.simplefilter("always")
+    with pytest.raises(SystemExit, match="recorded"):
         main(["--config", "sums/tempo", "--output_dir", str(tmp_path / "out"), *flags])
-    told = [str(each.message) for each in caught if "earlier run" in str(each.message)]
-    assert ["out has checkpoint-9 of an earlier run, which" in message for message in told] == [True] * (not flags)
+    assert ("out has checkpoint-9 of an earlier run, which" in capsys.readouterr().err) == (not flags)
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        (["--model_name_or_path", "./absent"], "model_name_or_path is './absent', and there is no such folder"),
+        (["--output_dir", "/proc/out"], "cannot make `output_dir`"),
+        (["--report_to", "wandbb"], "wandbb is not supported"),
+    ],
+)
+def test_what_the_trainer_cannot_be_built_from_is_one_line(flags, message, capsys, tmp_path):
+    assert main(["--config", "sums/tempo", "--output_dir", str(tmp_path), *flags]) == 2
+    [line] = [line for line in capsys.readouterr().err.splitlines() if "tempo-trl train: error" in line]
+    assert message in line
+
+
+@pytest.mark.parametrize(("step", "loads_best", "reward"), [(4, False, 0.5), (5, False, "anew"), (4, True, "anew")])
+def test_the_trained_weights_are_evaluated_once(step, loads_best, reward):
+    log = [{"step": 2, "eval_runtime": 1, "eval_reward": 0.1}, {"step": 4, "eval_runtime": 1, "eval_reward": 0.5}]
+    trainer = SimpleNamespace(
+        state=SimpleNamespace(global_step=step, log_history=[*log, {"step": step, "train_loss": 0.0}]),
+        args=SimpleNamespace(load_best_model_at_end=loads_best),
+        evaluate=lambda: {"eval_reward": "anew"},
+    )
+    assert last_evaluation(trainer)["eval_reward"] == reward
 
 
 def train(rows: Path, folder: Path, *flags: str, launcher: tuple[str, ...] = ()) -> list[dict]:
