@@ -252,8 +252,8 @@ def test_the_page_says_on_how_many_tasks_prefixes_that_explain_rewards_brought_t
 ON_FRONT = {"tuned_orders": "mean", "directory": "all", "products": "mean"}
 ROWS_ON_FRONT = {
     "fine-tuning alone": "fine-tuned on {once}",
-    "in four epochs, the agent's in two": "in the most epochs that were measured",
-    "on four times as many": "fine-tuned on {four_times}",
+    "fine-tuning in four epochs (agent: two)": "in the most epochs that were measured",
+    "fine-tuning on four times as many answers": "fine-tuned on {four_times}",
     "fine-tuning, then GRPO": "grpo",
     "fine-tuning, then TEMPO": "tempo",
     "fine-tuning, then span credit": "span_credit",

@@ -15,7 +15,7 @@ from transformers import TrainerCallback
 from benchmarks.learning.results import sampled_tokens
 from benchmarks.learning.runs import DONE, UPDATES
 from tempo_trl.launch import train
-from tempo_trl.launch.arguments import METHODS, class_of, parse
+from tempo_trl.launch.arguments import METHODS, class_of
 
 # Trainers import on first use: what a worker forks from has them all.
 TRAINERS = [class_of(method, "Trainer") for method in METHODS]
@@ -43,12 +43,13 @@ def train_run(recipe: str) -> None:
     """Train what `recipe` says, going on from its last checkpoint, and note that it is finished.
 
     Raises:
-        RuntimeError: the run ended before its tokens were spent.
+        RuntimeError: it cannot be trained, or the run ended before its tokens were spent.
     """
     folder = Path(recipe).parent
     budget = json.loads((folder / "budget.json").read_text())
     argv = ["--config", recipe, "--resume_from_checkpoint", "last"]
-    train.run(parse(argv), argv, callbacks=[TokenClock(**budget)])
+    if train.main(argv, [TokenClock(**budget)]):
+        raise RuntimeError(f"{recipe} cannot be trained.")
     history = json.loads((folder / "trainer_state.json").read_text())["log_history"]
     spent = sum(sampled_tokens(history, budget["rows"], budget["group"]).values())
     if spent < budget["tokens"]:

@@ -11,7 +11,6 @@ from transformers import TrainerCallback
 
 from tempo_trl.demo.sampling import sample_quickly_on_a_cpu
 from tempo_trl.launch import train
-from tempo_trl.launch.arguments import parse
 
 TABLES = "completions/completions_*.parquet", "tempo/*trees_*.parquet"
 
@@ -43,10 +42,10 @@ def step_seconds(log_history: list[dict]) -> list[float]:
     return seconds
 
 
-def main(argv: list[str]) -> None:
+def main(argv: list[str]) -> int:
     sample_quickly_on_a_cpu()
-    train.run(parse(argv[1:]), argv[1:], callbacks=[Clock(float(argv[0]))])
+    return train.main(argv[1:], [Clock(float(argv[0]))])
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    sys.exit(main(sys.argv[1:]))

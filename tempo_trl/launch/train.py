@@ -31,10 +31,6 @@ if TYPE_CHECKING:
     from trl import GRPOConfig, GRPOTrainer
 
 
-class CannotStart(ValueError):
-    """The trainer of a run cannot be built."""
-
-
 def build_trainer(
     arguments: RunArguments, callbacks: "list[TrainerCallback] | None" = None, inputs: dict | None = None
 ) -> "GRPOTrainer":
@@ -176,26 +172,15 @@ def last_whole_checkpoint(output_dir: str) -> str | None:
     return None
 
 
-def run(
-    arguments: RunArguments,
-    argv: Sequence[str] = (),
-    callbacks: "list[TrainerCallback] | None" = None,
-    loaded: tuple[str | None, dict] | None = None,
-) -> None:
+def run(arguments: RunArguments, trainer: "GRPOTrainer", checkpoint: str | None, argv: Sequence[str]) -> None:
     """Train and save. Evaluate at the end if `do_eval` is set; push to the Hub if `push_to_hub` is set.
 
-    Before training, a record of the run (including `argv`) is written to `OUTPUT_DIR/tempo`. `callbacks` are added to
-    the trainer's own. `loaded` are the run's [`checkpoint_and_inputs`], if they are loaded already.
+    Before training, a record of the run (including `argv`) is written to `OUTPUT_DIR/tempo`.
     """
     from tempo_trl.hub.pushing import begin_pushing, push, try_to_write_card
     from tempo_trl.runs.record import record_run
 
     training_args, output_dir = arguments.training, Path(arguments.training.output_dir)
-    checkpoint, inputs = loaded or checkpoint_and_inputs(arguments)
-    try:
-        trainer = build_trainer(arguments, callbacks, inputs)
-    except (OSError, ImportError, ValueError) as error:
-        raise CannotStart(str(error)) from error
     if checkpoint is None and trainer.is_world_process_zero():
         tell_of_an_earlier_run(output_dir)
     base, named = base_model(trainer.model.config.name_or_path), named_first(argv)[0].config
@@ -257,10 +242,10 @@ def _dataset_name(script_args: TrainArguments) -> str | None:
     return BENCHMARKS[script_args.task].hub_id or None if is_hubs else script_args.dataset_name
 
 
-def main(argv: list[str] | None = None) -> int:
-    """Run `argv` (by default the process's arguments). Returns 2 if it cannot load what they name, else 0.
+def main(argv: list[str] | None = None, callbacks: "Sequence[TrainerCallback]" = ()) -> int:
+    """Run `argv` (by default the process's arguments). Returns 2 if the trainer cannot be built from them, else 0.
 
-    Errors of training itself are raised.
+    Errors of training itself are raised. `callbacks` are added to the trainer's own.
     """
     argv = sys.argv[1:] if argv is None else argv
     replace_unprintable()
@@ -271,17 +256,11 @@ def main(argv: list[str] | None = None) -> int:
             parser.print_help()
             return 0
         arguments = parse(argv)
-        loaded = checkpoint_and_inputs(arguments)
-    except ValueError as error:
-        return _told(error)
+        checkpoint, inputs = checkpoint_and_inputs(arguments)
+        trainer = build_trainer(arguments, [*callbacks], inputs)
+    except (OSError, ImportError, ValueError) as error:
+        print(f"tempo-trl train: error: {error}", file=sys.stderr)
+        return 2
     named = os.environ.pop(LAUNCHED_WITH, "")
-    try:
-        run(arguments, [*argv, "--accelerate_config", named] if named and "/" not in named else argv, loaded=loaded)
-    except CannotStart as error:
-        return _told(error)
+    run(arguments, trainer, checkpoint, [*argv, "--accelerate_config", named] if named and "/" not in named else argv)
     return 0
-
-
-def _told(error: ValueError) -> int:
-    print(f"tempo-trl train: error: {error}", file=sys.stderr)
-    return 2
