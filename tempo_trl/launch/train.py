@@ -75,7 +75,9 @@ def checkpoint_and_inputs(arguments: RunArguments) -> tuple[str | None, dict]:
         return checkpoint_to_resume(arguments.training), run_inputs(arguments)
     except (OSError, ImportError, DatasetsError) as error:  # some name only their cause
         why = ": ".join(str(each) for each in (error, error.__cause__) if each)
-        raise ValueError(f"cannot load what the run needs: {why}") from error
+        name = arguments.script.dataset_name
+        here = f". There is no folder {name!r} here" if name and not Path(name).exists() else ""
+        raise ValueError(f"cannot load what the run needs: {why}{here}") from error
 
 
 def refuse_missing_places(arguments: RunArguments) -> None:

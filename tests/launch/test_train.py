@@ -376,6 +376,12 @@ def test_what_the_trainer_cannot_be_built_from_is_one_line(flags, message, capsy
     assert message in line
 
 
+def test_a_dataset_that_is_neither_here_nor_on_the_hub_is_said_to_be_in_neither(capsys, tmp_path):
+    given = ["--model_name_or_path", "some/model", "--dataset_name", "data_jsn", "--reward_funcs", PARITY, *ON_CPU]
+    assert main([*given, "--method", "tempo", "--output_dir", str(tmp_path)]) == 2
+    assert "There is no folder 'data_jsn' here" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(("step", "loads_best", "reward"), [(4, False, 0.5), (5, False, "anew"), (4, True, "anew")])
 def test_the_trained_weights_are_evaluated_once(step, loads_best, reward):
     log = [{"step": 2, "eval_runtime": 1, "eval_reward": 0.1}, {"step": 4, "eval_runtime": 1, "eval_reward": 0.5}]
