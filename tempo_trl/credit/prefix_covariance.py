@@ -53,10 +53,11 @@ class PrefixCovariance:
     it from its batches.
 
     The mean of the products of pairs ([`pair_statistics`]) at each number of shared tokens over the last batches is
-    made non-decreasing by isotonic regression weighted by the numbers of pairs, shifted to 0 at the lowest observed
-    number, and limited to 0.98 v, where v is the mean variance of a group. C is a step function: between observed
-    numbers it has the value of the lower, it is 0 below the lowest, and constant above the highest. Before the first
-    update it is 0: prefixes explain nothing.
+    made non-decreasing by isotonic regression weighted by the numbers of pairs, shifted to 0 at the fewest tokens that
+    at least a tenth of the pairs do not exceed, and limited to 0 to 0.98 v, where v is the mean variance of a group.
+    So one completion that begins unlike all others does not shift C. C is a step function: between observed numbers it
+    has the value of the lower, it is 0 below the lowest, and constant above the highest. Before the first update it is
+    0: prefixes explain nothing.
 
     Note:
         A baseline must not depend on the reward that it is subtracted from, not even through C. So compute a batch's
@@ -114,7 +115,8 @@ class PrefixCovariance:
         self._shared, rising = pooled.shared, np.zeros(0)
         if len(pooled.shared):
             rising = isotonic_regression(products / pairs, weights=pairs).x
-            rising = np.minimum(rising - rising[0], LARGEST_CORRELATION * self.variance)
+            zero = rising[np.searchsorted(10 * np.cumsum(pairs), pairs.sum())]  # of the tenth of the pairs
+            rising = np.clip(rising - zero, 0.0, LARGEST_CORRELATION * self.variance)
         self._values = np.append(0.0, rising)
         self.explained = float(closest @ self.correlation(pooled.shared)) / max(int(closest.sum()), 1)
 

@@ -96,7 +96,9 @@ def test_the_curve_is_the_isotonic_mean_shifted_to_zero_and_capped(case):
     variances = [std(scores) ** 2 for _, scores in scorable_groups(*case)]
     v = sum(variances) / len(variances)
     assert covariance.variance == pytest.approx(v)
-    expected = [min(level - rising[0], 0.98 * v) for level in rising]
+    of_pairs = [level for level, n in zip(rising, lengths, strict=True) for _ in products[n]]
+    zero = of_pairs[math.ceil(len(of_pairs) / 10) - 1]  # the last pair of the tenth that shares the fewest tokens
+    expected = [min(max(level - zero, 0.0), 0.98 * v) for level in rising]
     np.testing.assert_allclose(covariance(np.array(lengths)), expected, atol=1e-9)
     np.testing.assert_allclose(covariance.correlation(np.array(lengths)), np.array(expected) / v, atol=1e-9)
 
@@ -121,6 +123,18 @@ def test_statistics_add_up_over_the_parts_of_a_batch(case, data):
     np.testing.assert_allclose(total.sums, whole.sums, atol=1e-9)
     assert total.groups == whole.groups
     assert total.variances == pytest.approx(whole.variances)
+
+
+@pytest.mark.parametrize(("groups_like_it", "explained"), [(1, False), (12, True)])
+def test_one_completion_that_begins_unlike_all_others_explains_nothing_and_many_do(groups_like_it, explained):
+    """Twelve groups of eight that share a token, with chance rewards; in some one begins otherwise, and is wrong."""
+    rng, rows, rewards = np.random.default_rng(0), [], []
+    for group in range(12):
+        rows += [[0, i] for i in range(8)]
+        rewards += rng.normal(size=8).tolist()
+        if group < groups_like_it:
+            rows[-1], rewards[-1] = [1, 0], -10.0
+    assert (fitted((rows, rewards, 8)).explained > 0.5) == explained
 
 
 TELLING = ([[0, 1], [0, 2], [1, 1], [1, 2]], [1.0, 1.0, 0.0, 0.0], 4)
