@@ -93,7 +93,7 @@ PRINTED = {
     "grown_trees": {r"fixed.* \d\.\d\d": 1},
     # 8 rows of 48 tokens: a prompt of 32, and 8 x 16 of their own with 7 prompt tokens repeated.
     "packing": {
-        f"32 / 16 / 8.*{8 * 48 / (32 + 8 * 16 + 7):.2f}": 1,
+        f"32 / 16 / 8.* {8 * 48 / (32 + 8 * 16 + 7):.2f} │": 1,  # after a space: a speed may be x2.30
         r"x\d+\.\d\d .* -\d\d % .* the tree .* (?:0\.0e\+00|\de-0[6-9])": 2,
     },
     "agent_credit": {r"│ (?:Gi|H)GPO +│ +\d\.\d{3} s │": 2, r"│ (?:Gi|H)GPO: 4 times the turns +│ +\d+\.\d │": 2},
