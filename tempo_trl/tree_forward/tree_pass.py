@@ -175,7 +175,7 @@ class TreePass:
         numbers = torch.tensor([own.numbers()], dtype=torch.float64, device=accelerator.device)
         batch = FirstBatch.of_all_ranks(accelerator.gather(numbers))
         config = accelerator.unwrap_model(model).config.get_text_config()
-        reason = batch.mistake() or attention_beside_the_tree(paths, config)
+        reason = attention_beside_the_tree(paths, config) or batch.mistake()
         if self.trainer.args.tree_forward == "auto":
             reason = reason or batch.slowness()
         if torch.is_grad_enabled():
