@@ -42,6 +42,8 @@ def _of_model(model: PreTrainedModel) -> Iterator[str]:
     other = set(getattr(text, "layer_types", None) or ()) - ATTENDING
     if other:
         yield f"the model has layers without plain attention: {', '.join(sorted(other))}"
+    if getattr(text, "attn_logit_softcapping", None) is not None:
+        yield "the model soft-caps its attention scores"
     yield from _of_positions(text)
     yield from _of_dropout(model, text)
     yield from _of_noise(text)

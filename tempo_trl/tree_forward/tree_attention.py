@@ -8,6 +8,7 @@ from tempo_trl.tree_forward.paths import Paths
 from tempo_trl.tree_forward.varlen_attention import HALF_PRECISION, attend_at_once, can_attend_at_once
 
 IMPLEMENTATION = "sdpa"  # the attention implementation of transformers that is extended
+REFUSED = ("softcap", "s_aux", "position_bias")  # arguments that change the scores in ways that are not supported here
 UNREAD = torch.ones(1, 1, 1, 1, dtype=torch.bool)  # transformers passes a mask of four dimensions on as it is
 
 _plain = None  # transformers' own attention, once ours is registered
@@ -67,10 +68,13 @@ def tree_attention(
         `torch.Tensor` of shape `(1, N, heads, head_dim)`.
 
     Raises:
-        ValueError: for dropout.
+        ValueError: for dropout and for options that change the scores (soft-capping, sinks, position biases).
     """
-    if dropout > 0:
-        raise ValueError("Attention on the tree does not support dropout. Unset it, or set tree_forward='off'.")
+    refused = [name for name in REFUSED if options.get(name) is not None] + ["dropout"] * (dropout > 0)
+    if refused:
+        raise ValueError(
+            f"Attention on the tree does not support {', '.join(refused)}. Unset it, or set tree_forward='off'."
+        )
     paths.windows.append(sliding_window)
     if torch.is_autocast_enabled(query.device.type):  # norms and rotations return float32; cast as attention would
         query, key, value = (x.to(torch.get_autocast_dtype(x.device.type)) for x in (query, key, value))

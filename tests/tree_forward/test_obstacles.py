@@ -24,6 +24,7 @@ OBSTACLES = [  # architecture, what the model has, what the trainer has, what is
     ("qwen3", {"layer_types": ["chunked_attention"] * 2}, {}, "without plain attention"),
     ("qwen3_next", {}, {}, "layers without plain attention: linear_attention"),
     ("qwen3", {"attn_implementation": "eager"}, {}, "attention implementation is 'eager'"),
+    ("qwen3", {"attn_logit_softcapping": 30.0}, {}, "soft-caps its attention scores"),
     ("qwen3", {"attention_dropout": 0.1}, {}, "share its noise .set attention_dropout=0 in"),
     ("gpt2", {"n_embd": 32, "n_layer": 2}, {}, "does not use rotary position"),
     ("llama", {"rope_parameters": DYNAMIC}, {}, "depend on the length of the batch: dynamic"),

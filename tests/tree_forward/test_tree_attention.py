@@ -67,11 +67,12 @@ def test_without_a_tree_the_registered_attention_is_transformers_own_bit_for_bit
         assert torch.equal(ours, plain)
 
 
-def test_dropout_is_refused():
+@pytest.mark.parametrize("option", [{"dropout": 0.1}, {"softcap": 30.0}, {"s_aux": torch.ones(4)}])
+def test_what_changes_the_scores_is_refused(option):
     packed = pack_rows(torch.tensor([[1, 2], [1, 3]]), torch.ones(2, 2), 1)
     stream = torch.randn(1, 4, packed.input_ids.shape[1], 8)
     with pytest.raises(ValueError, match="does not support"):
-        tree_attention(stream, stream, stream, packed.paths, dropout=0.1)
+        tree_attention(stream, stream, stream, packed.paths, **option)
 
 
 class OnGPU(torch.Tensor):
