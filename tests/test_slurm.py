@@ -6,7 +6,6 @@ import re
 import shlex
 import signal
 import subprocess
-import time
 from pathlib import Path
 
 import pytest
@@ -16,7 +15,7 @@ from tempo_trl.launch.arguments import launch_arguments
 from tempo_trl.runs.recipes import recipes_folder
 
 from .data.rows import HUB_ROWS, write_file
-from .processes import living_in_group
+from .processes import living_in_group, wait_until
 from .test_recipes import SERVER_FLAGS, arguments_on, devices_of
 
 pytestmark = pytest.mark.matrix
@@ -95,10 +94,7 @@ class Job:
         try:
             _, self.said = process.communicate(timeout=HANG)
             assert process.returncode == status, self.said
-            end = time.monotonic() + HANG
-            while living_in_group(process.pid):  # a fake's `sleep` lives a little longer than the fake
-                assert time.monotonic() < end
-                time.sleep(0.02)
+            wait_until(lambda: not living_in_group(process.pid))  # a fake's `sleep` outlives the fake a little
         finally:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)

@@ -4,11 +4,10 @@ import os
 import signal
 import subprocess
 import sys
-import time
 
 import pytest
 
-from ..processes import is_living
+from ..processes import is_living, wait_until
 
 SLEEPS = "import time; print('ready', flush=True); time.sleep(600)"
 
@@ -83,7 +82,4 @@ def test_it_is_killed_with_what_it_runs(quick_python):
     process = started(sys.executable, nested)
     runner = int(process.stdout.readline())
     process.kill()
-    end = time.monotonic() + 300
-    while is_living(runner):
-        assert time.monotonic() < end
-        time.sleep(0.02)
+    wait_until(lambda: not is_living(runner))

@@ -13,7 +13,7 @@ import pandas as pd
 import pytest
 from transformers import TrainerCallback
 
-from ..processes import is_living
+from ..processes import is_living, wait_until
 from ..quick_python import REPOSITORY, quick_python
 from .faulty import STEPS
 from .launching import HANG, ONE_RANK, accelerate_launch, free_port, run_ranks, run_to_its_end, torchrun
@@ -51,13 +51,6 @@ def living_ranks(folder: Path) -> list[int]:
 def kill(pid: int) -> None:
     with contextlib.suppress(ProcessLookupError):
         os.killpg(pid, signal.SIGKILL)  # a rank leads a process group of its own, under torchrun too
-
-
-def wait_until(happened) -> None:
-    deadline = time.monotonic() + HANG
-    while not happened():
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
 
 
 def has_reached(file: Path, step: int) -> bool:
