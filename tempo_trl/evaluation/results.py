@@ -14,7 +14,7 @@ import numpy as np
 
 from tempo_trl.evaluation.records import Record, records_of
 from tempo_trl.runs.files import write_atomically
-from tempo_trl.runs.results import Result
+from tempo_trl.runs.results import percent
 from tempo_trl.runs.statistics import bootstrap_interval, numbers_by_metric
 
 
@@ -50,6 +50,6 @@ def table(results: list[dict]) -> str:
     """One line per result: `math  accuracy  87.0 % (86.1 to 87.9)  5,000 questions`."""
     lines = []
     for result in results:
-        number = Result("", "", result["value"], 0, tuple(result["interval"])).number
+        number = percent(result["value"], result["interval"])
         lines.append(f"{result['task']:<16}{result['metric']:<10}{number:>24}{result['n']:>8,} questions")
     return "\n".join(lines)

@@ -8,6 +8,7 @@ A file contains one result or a list of them:
      "value": 0.87, "interval": [0.861, 0.879], "n": 5000, "k": 1, "tempo_trl": "0.1.0", "date": "2026-01-31T12:00:00"}
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -46,9 +47,13 @@ class Result:
 
     @property
     def number(self) -> str:
-        """`87.0 % (86.1 to 87.9)`"""
-        low, high = (100 * end for end in self.interval or (0, 0))
-        return f"{100 * self.value:.1f} %" + (f" ({low:.1f} to {high:.1f})" if self.interval else "")
+        return percent(self.value, self.interval)
+
+
+def percent(value: float, interval: Sequence[float] | None) -> str:
+    """`87.0 % (86.1 to 87.9)`"""
+    low, high = (100 * end for end in interval or (0, 0))
+    return f"{100 * value:.1f} %" + (f" ({low:.1f} to {high:.1f})" if interval else "")
 
 
 def evaluation_folder(run_dir: Path) -> Path:
