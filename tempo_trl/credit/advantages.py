@@ -271,43 +271,17 @@ def tree_values(
     tree: PrefixTree, rewards: torch.Tensor, width: int, weights: torch.Tensor | None = None
 ) -> torch.Tensor:
     """Prefix values of a tree's rows, `(R, width + 1)`, float32, on the CPU: see [`prefix_values`]."""
-    row, column, value = _value_changes(tree, rewards, weights)
-    until = np.where(np.append(row[1:] == row[:-1], False), np.append(column[1:], 0), width + 1)
-    return torch.from_numpy(np.repeat(value, until - column).reshape(len(tree.order), width + 1))
-
-
-def _value_changes(
-    tree: PrefixTree, rewards: torch.Tensor, weights: torch.Tensor | None = None
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Changes of value along each row: (row, column, float32 value from that column on), in reading order."""
-    sorted_rewards, shared = rewards.detach().cpu().double().numpy()[tree.order], tree.longest_shared_prefix
+    rewards, shared = rewards.detach().cpu().double().numpy()[tree.order], tree.longest_shared_prefix
+    weights = np.ones(len(rewards)) if weights is None else weights.cpu().double().numpy()[tree.order]
+    weights, rewards = np.where(np.isnan(rewards), 0.0, weights), np.nan_to_num(rewards)
     alone = np.flatnonzero((tree.lengths[tree.order] > shared) | (shared < 0))
-    size = tree.stop - tree.start
-    first = np.cumsum(size) - size
-    inside_nodes = np.arange(size.sum()) + np.repeat(tree.start - first, size)
-    weight = 1.0 if weights is None else weights.cpu().double().numpy()[tree.order][inside_nodes]
-    means = _node_means(sorted_rewards[inside_nodes], weight, first)
-
-    row = tree.order[np.concatenate([inside_nodes, alone])]
-    column = np.concatenate([np.repeat(tree.top, size), shared[alone]]) + 1
-    value = np.concatenate([np.repeat(means, size), sorted_rewards[alone]])
-    value = np.where((column == 0) & np.isnan(value), 0.0, value)
-    known = np.flatnonzero(~np.isnan(value))
-    reading = known[np.lexsort((column[known], row[known]))]
-    return row[reading], column[reading], value[reading].astype(np.float32)
-
-
-def _node_means(rewards: np.ndarray, weight: np.ndarray | float, first: np.ndarray) -> np.ndarray:
-    """Mean of the scorable rewards of each node, NaN if it has none. Sums each node separately: no cancellation.
-
-    `rewards` are those of one node after the other; those of a node begin at `first`.
-    """
-    if not len(first):
-        return np.zeros(0)
-    weight = np.where(np.isnan(rewards), 0.0, weight)
-    total, count = np.add.reduceat(weight * np.nan_to_num(rewards), first), np.add.reduceat(weight, first)
-    with np.errstate(invalid="ignore", divide="ignore"):
-        return np.where(count > 0, total / count, np.nan)
+    nodes = np.stack([tree.start, tree.stop, tree.top])[:, ::-1]  # parents before their children
+    values = np.zeros((len(rewards), width + 1), dtype=np.float32)
+    # From the root down: what is known of a node replaces its parent's value up to the end of the rows.
+    for start, stop, top in np.append(nodes, [alone, alone + 1, shared[alone]], axis=1).T.tolist():
+        if total := weights[start:stop].sum():
+            values[tree.order[start:stop], top + 1 :] = weights[start:stop] @ rewards[start:stop] / total
+    return torch.from_numpy(values)
 
 
 def _inside(lengths: torch.Tensor, width: int) -> torch.Tensor:

@@ -6,16 +6,12 @@ least d is a node at depth d, and a group of G rows has at most G - 1 such nodes
 """
 
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 import torch
 
 from tempo_trl.credit.checks import check_ids, check_lengths
-
-# Columns compared in the first round of sorting. Most completions differ by then. The others are compared WIDENING
-# times as far in the next round, so a row is read about as far as it shares tokens with another.
-FIRST_WINDOW = 64
-WIDENING = 8
 
 
 @dataclass(frozen=True)
@@ -111,60 +107,27 @@ def sort_rows(
     completion_ids: np.ndarray, lengths: np.ndarray, num_generations: int, prompts: np.ndarray | None = None
 ) -> tuple[np.ndarray, np.ndarray]:
     """
-    Sort the rows of each group so that equal prefixes become neighbours. This determines the tree.
-
-    The method is partition refinement: each round sorts the rows that are still tied. Arguments as in
-    [`build_prefix_tree`].
+    Sort the rows of each group so that equal prefixes become neighbours, a row before those that are prefixes of it.
+    This determines the tree. Arguments as in [`build_prefix_tree`].
 
     Returns:
         `order` and `lcp`, each of shape `(R,)`, as in [`PrefixTree`].
     """
-    rows, width = completion_ids.shape
-    group = np.arange(rows) // num_generations
-    # Longest first: among rows with equal windows, those that continue stay together, whatever their padding.
-    prompts = group if prompts is None else prompts
-    order = np.lexsort((-lengths, prompts, group))
-    of_prompt = prompts[order]
-    tied = np.append(False, (group[1:] == group[:-1]) & (of_prompt[1:] == of_prompt[:-1]))  # with the place before
-    lcp = np.where(tied, 0, -1)
-    begin, end = 0, min(FIRST_WINDOW, width)
-    while begin < width and tied.any():
-        places = np.flatnonzero(tied | np.append(tied[1:], False))
-        block = np.cumsum(~tied)[places]
-        window = _window(completion_ids, lengths, order[places], begin, end)
-        ranks, equal = _sort_within(block, window)
-        order[places] = order[places][ranks]
+    prompts = np.zeros(len(lengths), dtype=np.int64) if prompts is None else prompts
 
-        same_block = np.append(False, block[1:] == block[:-1])
-        shorter = np.minimum(lengths[order[places]], lengths[order[places - 1]])
-        lcp[places] = np.where(same_block, np.minimum(begin + equal, shorter), lcp[places])
-        tied[places] = same_block & (lcp[places] == end) & (shorter > end)
-        begin, end = end, min(end * WIDENING, width)
-    return order, lcp
+    def key(row: int) -> tuple[int, bytes]:
+        # Bytes are compared fast, and their order, though not that of numbers, brings equal prefixes together.
+        return prompts[row], completion_ids[row, : lengths[row]].tobytes()
 
-
-def _window(completion_ids: np.ndarray, lengths: np.ndarray, rows: np.ndarray, begin: int, end: int) -> np.ndarray:
-    """Columns `begin` to `end` of `rows` after an empty one, as int32 if the ids fit; -1 after a row's end."""
-    ids = completion_ids[rows, begin:end]
-    bits = np.bitwise_or.reduce(ids, axis=None) if ids.size else 0
-    keys = np.empty((len(rows), end - begin + 1), dtype=np.int32 if 0 <= bits < 2**31 else ids.dtype)
-    keys[:, 1:] = ids
-    if lengths[rows].min() < end:
-        keys[:, 1:][np.arange(begin, end) >= lengths[rows, None]] = -1
-    return keys
-
-
-def _sort_within(block: np.ndarray, keys: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Stable order of a window's rows within their blocks, and the number of columns shared with the previous row."""
-    keys[:, 0] = block.astype(keys.dtype).astype(keys.dtype.newbyteorder(">")).view(keys.dtype)
-    # As raw bytes a whole row is one sort key. Only blocks need numeric order, hence the big-endian view. For the
-    # tokens any order works that brings equal prefixes together.
-    ranks = np.argsort(keys.view(f"V{keys.itemsize * keys.shape[1]}").ravel(), kind="stable")
-    window = keys[ranks, 1:]
-    differs = window[1:] != window[:-1]
-    first = differs.argmax(axis=1)
-    none = ~differs[np.arange(len(first)), first]
-    return ranks, np.append(0, np.where(none, window.shape[1], first))
+    groups = (range(first, first + num_generations) for first in range(0, len(lengths), num_generations))
+    order = [row for group in groups for row in sorted(group, key=key, reverse=True)]
+    lcp = np.full(len(order), -1)
+    for place, (above, row) in enumerate(pairwise(order), start=1):
+        if place % num_generations and prompts[above] == prompts[row]:
+            length = min(lengths[above], lengths[row])
+            differs = completion_ids[above, :length] != completion_ids[row, :length]
+            lcp[place] = differs.argmax() if differs.any() else length
+    return np.array(order, dtype=np.int64), lcp
 
 
 def _intervals(lcp: np.ndarray) -> np.ndarray:
