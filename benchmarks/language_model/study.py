@@ -27,7 +27,7 @@ class Study:
     Args:
         task (`str`): The task.
         arms (`dict[str, Arm]`): What is compared, the most important first. The first one is GRPO.
-        rates (`tuple[float, ...]`): Learning rates, in order.
+        rates (`tuple[float, ...]`): Learning rates, in order. All arms take a single one, without a sweep.
         first_rates (`tuple[float, ...]`): Those that an arm is tried at first; then the neighbours of the best, so
             that it does not lie at an end of what was tried.
         stem (`str`): Name of the files of its numbers and of its figure, in docs/evidence.
@@ -116,7 +116,8 @@ class Study:
             best_two (`Callable`): The best two of them; none before all have been run.
         """
         first, *others = self.sweep_seeds
-        for arm in (name for name, arm in self.arms.items() if not arm.rated_as):
+        rated = [name for name, arm in self.arms.items() if not arm.rated_as] if len(self.rates) > 1 else []
+        for arm in rated:
             yield from (self.cell(arm, rate, first) for rate in to_try(arm))
             yield from (self.cell(arm, rate, seed) for seed in others for rate in best_two(arm))
 
@@ -159,11 +160,15 @@ def _after_examples(task: str, stem: str, steps: int, start: Start, **arms: Arm)
 
 
 def _after_more_epochs(study: Study, epochs: int) -> Study:
-    """The main arms from a start of more epochs, beside fine-tuning alone in as many and in twice as many."""
+    """
+    The main arms from a start of more epochs, at GRPO's rate from one epoch, beside fine-tuning alone in as many epochs
+    and in twice as many.
+    """
     start = replace(study.start, epochs=epochs)
     alone = start, replace(start, epochs=2 * epochs)
     arms = {name: study.arms[name] for name in ("grpo", "span_credit", "tempo")}
-    return replace(study, arms=arms, stem=f"{study.stem}_{epochs}_epochs", start=start, alone=alone)
+    stem = f"{study.stem}_{epochs}_epochs"
+    return replace(study, arms=arms, rates=(2e-5,), first_rates=(2e-5,), stem=stem, start=start, alone=alone)
 
 
 def _on_all_seeds(study: Study, *arms: str) -> Study:
