@@ -161,8 +161,8 @@ def _after_examples(task: str, stem: str, steps: int, start: Start, **arms: Arm)
 
 def _after_more_epochs(study: Study, epochs: int) -> Study:
     """
-    The main arms from a start of more epochs, at GRPO's rate from one epoch, beside fine-tuning alone in as many epochs
-    and in twice as many.
+    The main arms from a start of more epochs, at GRPO's rate from one epoch, beside fine-tuning alone in as many
+    epochs and in twice as many.
     """
     start = replace(study.start, epochs=epochs)
     alone = start, replace(start, epochs=2 * epochs)
