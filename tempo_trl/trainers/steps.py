@@ -3,13 +3,10 @@
 import re
 from typing import Any
 
-import numpy as np
 import torch
 
 from tempo_trl.credit.turns import steps_of
-from tempo_trl.runs.token_text import token_bytes
-
-BREAK = b"\xff"  # in no delimiter, because no text has this byte in UTF-8
+from tempo_trl.runs.token_places import TokenTexts
 
 
 def delimited_steps(tokenizer: Any, completion_ids: torch.Tensor, turns: torch.Tensor, delimiter: str) -> torch.Tensor:
@@ -26,40 +23,22 @@ def delimited_steps(tokenizer: Any, completion_ids: torch.Tensor, turns: torch.T
         delimiter (`str`):
             Text that ends a step.
     """
-    rows, width = turns.shape
-    place = np.flatnonzero(turns.numpy() >= 0)
-    token, turn = completion_ids.cpu().numpy().ravel()[place], turns.numpy().ravel()[place]
-    turn = np.cumsum(np.diff(place // width, prepend=-1).astype(bool) | np.diff(turn, prepend=-1).astype(bool)) - 1
-    completes = _completing(tokenizer, token, turn, delimiter.encode())
-    told = np.flatnonzero(~np.isin(token, _special_ids(tokenizer)))  # an end in front of EOS alone cuts nothing
-    last = np.full(len(token), -1)  # of each turn: its last token with text
-    last[turn[told]] = told  # of several, numpy keeps the last
-    ends = np.zeros(rows * width, dtype=bool)
-    ends[place[completes[completes < last[turn[completes]]]]] = True
-    return steps_of(turns, torch.from_numpy(ends.reshape(rows, width)))
+    texts, special = TokenTexts(tokenizer), _special_ids(tokenizer)
+    ends = torch.zeros(turns.shape, dtype=torch.bool)
+    for row, of_row in enumerate(turns):
+        for turn in of_row[of_row >= 0].unique():
+            place = (of_row == turn).nonzero().flatten()
+            ids = completion_ids[row, place].tolist()
+            last = max((t for t, token in enumerate(ids) if token not in special), default=0)
+            text = texts(ids)
+            completing = (
+                text.tokens(m.end() - 1, m.end())[1] - 1 for m in re.finditer(re.escape(delimiter), text.text)
+            )
+            ends[row, place[[t for t in completing if t < last]]] = True  # an end before EOS alone cuts nothing
+    return steps_of(turns, ends)
 
 
-def _special_ids(tokenizer: Any) -> list[int]:
+def _special_ids(tokenizer: Any) -> set[int]:
     """Tokens without text: `all_special_ids` are those with a name, such as `eos_token`, and not all."""
     added = getattr(tokenizer, "added_tokens_decoder", {})
-    return sorted({*tokenizer.all_special_ids, *(i for i, token in added.items() if token.special)})
-
-
-def _completing(tokenizer: Any, token: np.ndarray, turn: np.ndarray, delimiter: bytes) -> np.ndarray:
-    """Indices of the tokens that complete a delimiter within their turn, where turns are numbered over all rows."""
-    known = np.flatnonzero(np.bincount(token)).tolist()
-    texts = dict(zip(known, token_bytes(tokenizer, known), strict=True))
-    shares = np.zeros(max(known, default=0) + 1, dtype=bool)
-    shares[[i for i in known if not set(delimiter).isdisjoint(texts[i])]] = True
-    found = np.flatnonzero(shares[token])  # all others have no byte of the delimiter
-    apart = (np.diff(found, prepend=-2) > 1) | (np.diff(turn[found], prepend=-1) != 0)
-    pieces = [BREAK * cut + texts[i] for cut, i in zip(apart.tolist(), token[found].tolist(), strict=True)]
-    return found[completing(pieces, delimiter)]
-
-
-def completing(pieces: list[bytes], delimiter: bytes) -> np.ndarray:
-    """Whether each piece completes an occurrence of the delimiter in the joined text. Occurrences do not overlap."""
-    found = [match.end() for match in re.finditer(re.escape(delimiter), b"".join(pieces))]
-    completes = np.zeros(len(pieces), dtype=bool)
-    completes[np.searchsorted(np.cumsum(list(map(len, pieces))), np.array(found, dtype=np.int64))] = True
-    return completes
+    return {*tokenizer.all_special_ids, *(i for i, token in added.items() if token.special)}
