@@ -31,10 +31,10 @@ MAX_LINES = 32
 _MAX_ANSWER = 80  # characters of a box that is read as a number
 _GROUPED = r"\d{1,3}(?:(?:,|\{,\}|\\[,!]|[ \u00a0\u2009\u202f])\d{3})+(?!\d)"
 _PLAIN = rf"(?:(?:{_GROUPED}|\d+)(?:\.\d+)?|\.\d+)"
-# A number as a whole, behind the letters of a word: sign, currency, mixed number or fraction, power of ten.
+# A word with its power, or a number as a whole: sign, currency, mixed number or fraction, power of ten.
 _TIMES_TEN = r" ?(?:\\times|\\cdot|[×·*x]) ?10 ?\^ ?(?:\{[-−]?\d+\}|[-−]?\d+)"
 _WHOLE = re.compile(
-    rf"[^\W\d]\w*|(?P<number>(?P<sign>(?:(?<!\w)[-−+] ?)?)(?:\\?[$€£] ?(?:[-−] ?)?)?"
+    rf"[^\W\d]\w*(?:\}}?\^\{{?-?\d+\}}?)?|(?P<number>(?P<sign>(?:(?<!\w)[-−+] ?)?)(?:\\?[$€£] ?(?:[-−] ?)?)?"
     rf"(?:\d+ \d{{1,2}}/\d+|{_PLAIN}(?: ?/ ?{_PLAIN}|{_TIMES_TEN})?"
     rf"|\\[dt]?frac ?(?:\{{[-−+]?{_PLAIN}\}}|\d) ?(?:\{{{_PLAIN}\}}|\d)))",
     re.ASCII,
@@ -42,7 +42,7 @@ _WHOLE = re.compile(
 _PART_BEFORE = re.compile(
     r"(?:[\w^√{\\]|[\^√{\\][-−+] ?|\d[.,:'’]|[\d)\]}%][ \t]*(?:[-+*/×·÷−–—xX]|\\(?:times|cdot|div))[ \t]*)$"
 )
-_PART_AFTER = re.compile(r"[\w^²³¹⁰-⁹√]|[.,:'’]\d|\\(?!text)[a-zA-Z]")
+_PART_AFTER = re.compile(r"(?![a-zA-Z]{2})[\w^²³¹⁰-⁹√]|[.,:'’]\d|\\(?!text)[a-zA-Z]")
 _CURRENCY = re.compile(r"^(\s*[-−+]?\s*)[€£]|[€£](?=[\s$.]*$)")
 _PERCENT = re.compile(r"\\?%(?=[\s$.]*$)")
 Readings = set[tuple[str, Fraction]]  # of a text, as a number and as a share
@@ -71,8 +71,9 @@ def equations(
       is one of its operands: that operand; without one, all operands. It is not judged if another equals sign stands
       between the two;
     - `answer`, whether the final answer is the reference's number: the content of the last `\boxed{}`, else the last
-      number of the text, with its sign, thousands, fraction and percent. One that is a part of something else, as in
-      `7\sqrt2` and `10:30`, is not a number. An answer without a number has no place.
+      number of the text, with its sign, thousands, fraction and percent. A power belongs to its letters (`cm^2`), and
+      two or more letters directly behind a number are its unit (`50km`). A last number that is part of something else,
+      as in `7\sqrt2`, `5x` and `10:30`, makes the answer wrong. An answer without a number has no place.
 
     Use [`functools.partial`] to set the options:
 

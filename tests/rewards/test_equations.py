@@ -118,6 +118,9 @@ ANSWERS += [(r"It is \frac34.", r"\frac34", "3/4", 1.0), (r"\boxed{\frac{-3}{4}}
 ANSWERS += [(r"It is \frac{-3}{4}.", r"\frac{-3}{4}", r"\frac{-3}{4}", 1.0), ("It is €5.", "€5", "£5", 1.0)]
 ANSWERS += [(r"\boxed{5€}", "5€", 5, 1.0), (r"\boxed{5€3}", "5€3", 53, 0.0)]
 ANSWERS += [(r"\boxed{5}, as \boxed{} asks", "5", Decimal("5"), 1.0)]
+ANSWERS += [("It is 6 m, or 42 cm^2.", "42", 42, 1.0), ("It is 64 ft^{3}", "64", 64, 1.0), ("10^6", "6", 6, 0.0)]
+ANSWERS += [("It is 15 m/s^2", "15", 15, 1.0), (r"It is $42\text{ cm}^2$", "$42", 42, 1.0), ("5x", "5", 5, 0.0)]
+ANSWERS += [("He ran 50km.", "50", 50, 1.0), ("At 60mph.", "60", 60, 1.0), ("10¹²", "10", 10, 0.0)]
 ANSWERS += [("14", "14", "so\n#### 14", 1.0), ("14", "14", r"It is \boxed{14}.", 1.0)]
 
 
