@@ -72,8 +72,9 @@ def equations(
       between the two;
     - `answer`, whether the final answer is the reference's number: the content of the last `\boxed{}`, else the last
       number of the text, with its sign, thousands, fraction and percent. A power belongs to its letters (`cm^2`), and
-      two or more letters directly behind a number are its unit (`50km`). A last number that is part of something else,
-      as in `7\sqrt2`, `5x` and `10:30`, makes the answer wrong. An answer without a number has no place.
+      two or more letters directly behind a number are its unit (`50km`). A dash with a space behind it is a bullet, a
+      separator or a sign, whichever is right. A last number that is part of something else, as in `7\sqrt2`, `5x` and
+      `10:30`, makes the answer wrong. An answer without a number has no place.
 
     Use [`functools.partial`] to set the options:
 
@@ -174,8 +175,8 @@ def _final(answer: str) -> tuple[Readings, int | None, int | None]:
         return set(), start, end
     percent = re.compile(r" ?\\?%").match(answer, end)
     readings = _readings(number[0] + (percent[0] if percent else ""))
-    is_bullet = number["sign"].endswith(" ") and not answer[max(0, start - 40) : start].rpartition("\n")[2].strip()
-    return readings | {(kind, -each) for kind, each in readings if is_bullet}, start, end
+    is_dash = number["sign"] in ("- ", "− ")
+    return readings | {(kind, -each) for kind, each in readings if is_dash}, start, end
 
 
 equations_reward = mean_reward(equations)
