@@ -5,16 +5,18 @@ import math
 import re
 from collections.abc import Callable
 from fractions import Fraction
+from numbers import Number
 
 from tempo_trl.rewards.boxed import BoxRule, after_thinking, completion_text, counted, gold_answer
 from tempo_trl.rewards.boxed import boxes as boxes_of
 from tempo_trl.rewards.grader import MAX_ANSWER_CHARS, shared_grader
 from tempo_trl.rewards.math_equality import plain_number
+from tempo_trl.rewards.span_reward import referenced
 
 
 def math_reward(
     completions: list[list[dict[str, str]]] | list[str],
-    solution: list[str],
+    solution: list[str | float | None],
     boxes: BoxRule = "all",
     log_metric: Callable[[str, float], None] | None = None,
     **columns,
@@ -37,7 +39,7 @@ def math_reward(
     Args:
         completions: Conversations (the last assistant message counts) or plain strings.
         solution: Gold answer of each completion: a worked solution with `\boxed{...}`, or a bare answer, which may be
-            a number instead of a text.
+            a number instead of a text. None is unknown.
         boxes: Which boxes are the answer: `"all"`, which must be equal, or the `"last"`.
         log_metric: TRL's callback. Receives `math/no_answer`, the share of completions without an answer.
         **columns: Other columns that TRL passes; ignored.
@@ -47,7 +49,7 @@ def math_reward(
 
     Raises:
         ImportError: math-verify is not installed.
-        ValueError: `boxes` has another value.
+        ValueError: a gold is not a text, a number or None, or `boxes` has another value.
 
     Note:
         If a chat template opens `<think>` in the prompt, the completion does not contain the tag, and a box in
@@ -59,21 +61,22 @@ def math_reward(
     answers = [counted(boxes_of(text), boxes) for text in said]
     if log_metric is not None and answers:
         log_metric("math/no_answer", answers.count(()) / len(answers))
-    pairs = list(zip(map(_text, solution), answers, strict=True))
+    golds = referenced({"solution": solution}, "solution", "math_reward", _text, "a text, a number or None")
+    pairs = list(zip(golds, answers, strict=True))
     # The completions of a group often agree: each distinct answer is compared once.
     rewards = {pair: _reward(*pair) for pair in dict.fromkeys(pairs)}
     return [rewards[pair] for pair in pairs]
 
 
-def _text(solution: str | float | None) -> str:
+def _text(solution: str | Number) -> str:
     """A gold as text: AMC's and GSM-Hard's own columns hold floats."""
-    if isinstance(solution, str):
-        return solution
-    return "" if solution is None or solution != solution else str(solution)
+    if isinstance(solution, bool) or not isinstance(solution, str | Number):
+        raise ValueError(f"it is of type {type(solution).__name__}")
+    return "" if solution != solution else str(solution)
 
 
-def _reward(solution: str, answers: tuple[str, ...]) -> float | None:
-    gold = gold_answer(solution)
+def _reward(solution: str | None, answers: tuple[str, ...]) -> float | None:
+    gold = gold_answer(solution or "")
     if not 0 < len(gold) <= MAX_ANSWER_CHARS:
         return None
     verdicts = [False] if not answers else [_is_right(solution, answer) for answer in answers]

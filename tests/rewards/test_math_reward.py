@@ -115,6 +115,12 @@ def test_a_row_without_a_gold_is_not_rewarded():
     assert math_reward([boxed("5"), boxed("nan"), boxed("5")], [None, float("nan"), 5.0]) == [None, None, 1.0]
 
 
+@pytest.mark.parametrize("gold", [["2"], {"a": "2"}, True, b"2"])
+def test_a_gold_of_another_type_is_an_error_with_its_row(gold):
+    with pytest.raises(ValueError, match=r"row 1 of .* 'solution' is .*, expected a text, a number or None: it is"):
+        math_reward([boxed("2")] * 2, ["2", gold])
+
+
 def test_the_share_of_completions_without_an_answer_is_logged():
     metrics = {}
     columns = {"prompts": ["?"] * 4, "completion_ids": [[1]] * 4, "trainer_state": None, "log_extra": None}
