@@ -55,14 +55,14 @@ def choice_reward(
 
 # Not `*+`, with which Python 3.11.2 loses what the group has matched.
 _TAGGED = re.compile(r"<answer>((?:(?!</?answer>).)*)</answer>", re.IGNORECASE | re.DOTALL)
-_LINE = re.compile(r"[\s*_]*(?:Final )?Answer[\s*_]*:[\s*_]*(?P<answer>.*?)[\s*_]*", re.IGNORECASE)
+_LINE = re.compile(r"[\s*_]*(?:Final )?Answer[\s*_]*:[\s*_]*(?P<answer>(?:.*[^\s*_])?)", re.IGNORECASE)
 _LETTER = re.compile(r"[\s*_(\[]*(?P<letter>[A-Z])(?:[\s*_)\].:]*|[*_)\]]*[.):][)\s*_]*(?P<text>.*))", re.DOTALL)
 
 
 def chosen_letter(completion: str, options: list[str], boxes: BoxRule = "all") -> str:
     """The letter of the option that a completion commits to; empty if it names none, or two different ones."""
     said = after_thinking(completion)
-    line = _LINE.fullmatch((said.rstrip().splitlines() or [""])[-1])
+    line = _LINE.match((said.rstrip().splitlines() or [""])[-1])
     claims = boxes_of(said) or _TAGGED.findall(said) or ([line["answer"]] if line else [])
     letters = {_letter_of(claim, options) for claim in counted(claims, boxes)}
     return letters.pop() if len(letters) == 1 else ""

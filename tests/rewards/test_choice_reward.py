@@ -109,6 +109,11 @@ def test_the_text_of_an_option_that_is_there_twice_names_none_and_a_letter_is_a_
     assert chosen_letter(boxed("B"), ["B", "A"]) == "B"
 
 
+def test_a_last_line_is_read_in_linear_time():
+    assert chosen_letter(f"Answer: B{' *' * 200_000}", DRUGS) == "B"
+    assert chosen_letter(f"Answer: B{' ' * 200_000}.", DRUGS) == "B"
+
+
 def test_long_repetitions_end():
     for text in ("<answer>" * 12_000, "\\boxed{" * 12_000, "Answer:" * 14_000, "(" * 100_000, "\n" * 100_000):
         assert chosen_letter(text, DRUGS) == chosen_letter(boxed(text), DRUGS) == ""
