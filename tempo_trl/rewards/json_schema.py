@@ -89,8 +89,8 @@ def json_schema(
         **columns: The schemas' column, and whatever else TRL passes.
 
     Raises:
-        ValueError: a dataset column named `column`, no column of schemas, or a schema that is not valid or refers to
-            something outside of it.
+        ValueError: a dataset column named `column`, no column of schemas, or a schema that is not valid, refers to
+            something outside of it, or has keywords of which none asks for anything.
     """
     refuse_columns_as_options("json_schema", column=column)
     if isinstance(schema, list):

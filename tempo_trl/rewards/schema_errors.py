@@ -65,6 +65,8 @@ def _read(text: str) -> tuple[Validator, dict]:
         raise ValueError(f"it is of type {type(schema).__name__}")
     kind = validator_for(schema, default=Draft202012Validator)
     kind.check_schema(schema)
+    if schema.keys() - _NOTES and not schema.keys() & kind.VALIDATORS.keys():
+        raise ValueError(f"none of its keywords asks for anything: {', '.join(schema)}")
     resource = Resource.from_contents(schema, default_specification=DRAFT202012)
     resolver = Registry().resolver_with_root(resource)  # it knows nothing else, and fetches nothing
     _check_parts(resource, resolver)

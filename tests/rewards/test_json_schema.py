@@ -232,6 +232,7 @@ def test_the_json_begins_at_the_first_bracket_of_a_kind_that_the_schema_allows(s
             "'https://example.com/a.json' leads out of it",
         ),
         ({"anyOf": [{"$ref": "#/$defs/A"}]}, "'#/\\$defs/A' leads out of it"),
+        ({"name": "order", "description": "An order", "schema": PRODUCT}, "none of its keywords asks for anything"),
         ({"properties": {"a": False}}, "its property 'a' is false"),
         ({"properties": {"a": {"unevaluatedProperties": False}}}, "it has `unevaluatedProperties`.*additionalProp"),
     ],
