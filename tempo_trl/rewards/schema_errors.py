@@ -16,7 +16,7 @@ from fractions import Fraction
 from functools import lru_cache
 from typing import Any
 
-from jsonschema import Draft202012Validator, SchemaError, ValidationError
+from jsonschema import Draft202012Validator, ValidationError
 from jsonschema.protocols import Validator
 from jsonschema.validators import extend, validator_for
 from referencing import Registry, Resource
@@ -46,7 +46,9 @@ def schema_errors(schema: str, value: str | None = None) -> dict:
     """
     try:
         validator, asked = _read(schema)
-    except (ValueError, SchemaError) as error:
+    except Exception as error:  # of any kind: an older draft has other types where this reads a list
+        if isinstance(error, RecursionError | MemoryError):  # undecided
+            raise
         return {"invalid": getattr(error, "message", str(error))}
     if value is None:
         return asked

@@ -195,6 +195,7 @@ def test_the_schema_is_a_column_of_texts_or_objects_or_one_for_all_rows():
     assert [span.name for span in by_column[2]][:2] == ["json", "additional"]
 
 
+DRAFT_3 = "http://json-schema.org/draft-03/schema#"
 NUMBERS, OBJECT = {"type": "array", "items": {"type": "integer"}}, {"type": "object"}
 
 
@@ -233,6 +234,7 @@ def test_the_json_begins_at_the_first_bracket_of_a_kind_that_the_schema_allows(s
         ),
         ({"anyOf": [{"$ref": "#/$defs/A"}]}, "'#/\\$defs/A' leads out of it"),
         ({"name": "order", "description": "An order", "schema": PRODUCT}, "none of its keywords asks for anything"),
+        ({"$schema": DRAFT_3, "properties": {"a": {"required": True}}}, "must be an iterable, not bool"),
         ({"properties": {"a": False}}, "its property 'a' is false"),
         ({"properties": {"a": {"unevaluatedProperties": False}}}, "it has `unevaluatedProperties`.*additionalProp"),
     ],
