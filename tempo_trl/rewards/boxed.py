@@ -81,7 +81,7 @@ def completion_text(completion: list[dict] | str) -> str:
 def after_thinking(completion: str) -> str:
     """The part of a completion that is said to the user: what follows the last `</think>`, all of it without one.
 
-    Empty if a `<think>` is not closed, because text inside or before it is not an answer.
+    Empty if a thought begins and none ends, because text inside or before it is not an answer.
     """
-    said = completion.rpartition("</think>")[2]
-    return "" if "<think>" in said else said
+    _, closed, said = completion.rpartition("</think>")
+    return said if closed or "<think>" not in said else ""

@@ -22,7 +22,7 @@ def choice_reward(
     The answer stands in `\boxed{}` after the thought; without a box, in `<answer>`; without either, on a last line
     `Answer: B`. It is a letter, the exact text of an option, or both (`B. Digoxin`). Two different answers are wrong,
     whatever the words between them say; with `boxes="last"`, as in published figures, the last one counts. The thought
-    ends at the last `</think>`, and an unclosed `<think>` does not answer. There is no default letter.
+    ends at the last `</think>`, and an unfinished one does not answer. There is no default letter.
 
     Args:
         completions: Conversations (the last assistant message counts) or plain strings.

@@ -13,7 +13,7 @@ def format_reward(
     r"""Reward function for TRL: 1.0 if a completion has exactly one answer in a box, 0.0 otherwise.
 
     Outside of thinking there must be exactly one `\boxed` (or `\fbox`), closed and not empty. A second box, even with
-    the same answer, a truncated or empty box, and an unclosed `<think>` earn 0.0. The answer need not be correct.
+    the same answer, a truncated or empty box, and an unfinished thought earn 0.0. The answer need not be correct.
 
     Use it to monitor the format, not to train on it. TRL's default weight of a reward is 1, so set its weight to 0
     (`rewards/format_reward/mean` is logged nevertheless):

@@ -26,8 +26,8 @@ def math_reward(
     Three rules grade a completion:
 
     - *One answer.* The answer is what stands in `\boxed{}` after the thought, which ends at the last `</think>`. An
-      unclosed `<think>` and an empty box are no answer. Several boxes count only if all of them are equal, whatever
-      the words between them say; with `boxes="last"`, as in published figures, the last one counts.
+      unfinished thought and an empty box are no answer. Several boxes count only if all are equal, whatever the words
+      between them say; with `boxes="last"`, as in published figures, the last one counts.
     - *Equal as a whole.* Answer and gold are the same text, exactly the same number, or formulas of the same value
       ([`~tempo_trl.rewards.math_equality`]).
     - *Bounded.* A child process compares them ([`~tempo_trl.rewards.grader`]). What it cannot decide, because it takes

@@ -9,9 +9,9 @@
     heard    what the tool answered
 
 TRL parsed the messages, so they say what is a thought and what is a call. The text says where that stands. A message
-that TRL left whole is read here: its thought ends at the last `</think>`, and its calls are what stands between
-`<tool_call>` and `</tool_call>` outside of thoughts. Messages come one after the other, so that each part is looked
-for behind the one before, and nothing that a tool says is taken for the model's.
+that TRL left whole is read here: its thought ends at the last `</think>`, behind which `<think>` is text, and its
+calls are what stands between `<tool_call>` and `</tool_call>` outside of thoughts. Messages come one after the other,
+so that each part is looked for behind the one before, and nothing that a tool says is taken for the model's.
 """
 
 import json
@@ -245,7 +245,7 @@ class _Reader:
             at = [max(self.body_length, self.cursor) if is_last else self.cursor] * (len(said) + 1)
         body, index = self._body(at) if at else (said, range(len(said) + 1))
         over = 0 if is_thought_over or "</think>" not in body else body.rindex("</think>") + len("</think>")
-        is_open = not is_thought_over and "<think>" in body[over:]
+        is_open = not (is_thought_over or over) and "<think>" in body
         first = bisect_left(at or index, index[over], hi=len(said))
         if over:
             self.segments.append(
@@ -368,11 +368,11 @@ def _tagged(text: str, is_thought_over: bool) -> list[tuple[int, int, int, int |
     The calls between tags outside of thoughts: start, begin and end of what is between the tags, end (None if it is
     that of the text), and whether the closing tag ended it, or another opening tag.
     """
-    calls, said, opened, is_thought = [], is_thought_over, None, False
+    calls, said, opened, is_thought, last = [], is_thought_over, None, False, text.rfind("</think>")
     tags = [*_TAG.finditer(text)]
     for tag, following in zip_longest(tags, tags[1:]):
         is_argument = opened is not None and following is not None and following[0] == CLOSE
-        if is_thought or (opened is None and tag[0] == "<think>"):
+        if is_thought or (opened is None and tag[0] == "<think>" and (not said or tag.end() <= last)):
             is_thought = tag[0] != "</think>"
             said = said or not is_thought
         elif tag[0] == "</think>" and not said and not is_argument:  # the prompt opened the thought

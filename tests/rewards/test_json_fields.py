@@ -152,6 +152,11 @@ def test_the_thinking_before_an_answer_is_neither_read_nor_outside():
     assert spans(text, '{"a": 1}') == spans(text, '{"a": 1}', text.removesuffix(END))
 
 
+def test_once_a_thought_has_ended_its_opening_tag_is_text():
+    found = verdicts('<think>so</think>{"tag": "<think>"}' + END, '{"tag": "<think>"}')
+    assert {reward for reward, *_ in found.values()} == {1.0}
+
+
 # The answer in its text
 
 

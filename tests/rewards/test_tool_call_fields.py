@@ -162,6 +162,8 @@ def test_calls_in_thoughts_are_not_calls():
     for thought in (f"<think>{call}</think>", f"{call}</think>", f"<think>{call}"):
         assert judged(thought + END, [CLOCK])["name"][0] == 0.0
     assert judged(f"<think>{call}</think>{call}{END}", [CLOCK])["name"][0] == 1.0
+    assert judged(f"so</think>{call}<think>{call}</think>{END}", [CLOCK])["extra_calls"][0] == 1.0
+    assert judged(f"so</think>A <think> is text: {call}{END}", [CLOCK])["name"][0] == 1.0
 
 
 def test_calls_of_several_turns_are_read_in_order():
