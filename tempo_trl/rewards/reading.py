@@ -25,7 +25,7 @@ import numpy as np
 
 OPEN, CLOSE = "<tool_call>", "</tool_call>"
 _TAG = re.compile("</?(?:think|tool_call)>")
-_TAGGED = re.compile(f"(?=(?P<call>{OPEN}(?P<body>.*?)(?:{CLOSE}|\\Z)))", re.DOTALL)  # from each opening tag
+_TAGGED = re.compile(f"{OPEN}(?P<body>.*?)(?:{CLOSE}|(?={OPEN})|\\Z)", re.DOTALL)
 _THOUGHT_END = re.compile(r"\s*</think>")
 _BRACKETED = re.compile(r"<[^<>\s]{1,64}>|\[/?[A-Z_]{1,32}\]")
 # Special tokens at the end of a text that comes without messages.
@@ -287,7 +287,7 @@ class _Reader:
         for tagged in _TAGGED.finditer(self.text, self.cursor):
             is_json = _is_said(name, keys, tagged["body"])
             if is_json is not None:
-                place, body = tagged.span("call"), tagged.span("body")
+                place, body = tagged.span(), tagged.span("body")
                 break
         else:
             place = body = _in_a_row([{name}, *_pieces(arguments)], self.text, self.cursor) if name else None

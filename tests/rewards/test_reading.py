@@ -63,6 +63,13 @@ def test_prose_behind_a_call_ends_no_thought():
     assert {reward for reward, _ in calls(text, WEATHER).values()} == {1.0}
 
 
+def test_a_call_ends_at_the_next_tag_and_is_found_in_linear_time():
+    one, message = written(WEATHER, end=""), {"role": "assistant", "content": "", "tool_calls": [WEATHER]}
+    for before in ("<tool_call>weather ", "<tool_call> x" * 20_000):
+        found = judged(tool_call_fields, before + one + END, [message], calls=[[WEATHER]])
+        assert found["calls[0].format"] == (1.0, [one])
+
+
 @pytest.mark.parametrize("first", ["Oslo", "Rome"])
 def test_of_a_repeated_argument_the_last_one_counts_which_the_tool_gets(first):
     rome = {"name": "weather", "arguments": {"city": "Rome"}}
