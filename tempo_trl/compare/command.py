@@ -198,7 +198,7 @@ def _write(folder: Path, rows: list[dict], baselines: dict[str, str], notes: lis
     table = Table(*columns, box=SIMPLE_HEAD, pad_edge=False, collapse_padding=True)
     for line in lines:
         table.add_row(*map(Text, line))
-    Console().print(table)
+    Console().print(table, crop=False)  # a number that is cut off would read as another one
     print(caption, *(f"Note: {note}" for note in notes), f"Written to {folder}: compare.md, compare.json", sep="\n")
 
 

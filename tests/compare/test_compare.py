@@ -115,6 +115,17 @@ def test_rewards_are_paired_over_seeds(tmp_path):
     assert row["value"] == pytest.approx(0.5)
 
 
+@pytest.mark.parametrize("width", [20, 60])
+def test_a_terminal_narrower_than_the_table_shows_every_number(width, tmp_path, monkeypatch, capsys):
+    monkeypatch.setenv("COLUMNS", str(width))
+    runs = evaluated(tmp_path / "tempo", TEMPO), evaluated(tmp_path / "a_method_of_a_long_name", GRPO)
+    rows = compare(tmp_path / "out", *runs)["rows"].values()
+    numbers = [f"{end:+.3f}" for row in rows for end in row.get("difference_interval") or ()]
+    printed = capsys.readouterr().out.split()
+    assert len(numbers) == 2
+    assert {*numbers, "questions"} <= {*printed}
+
+
 def test_a_method_is_compared_with_grpo_on_its_own_model_and_data(tmp_path, capsys):
     ends = {("TEMPO", "small"): 0.2, ("GRPO", "large"): 0.6, ("TEMPO", "large"): 0.5, ("GRPO", "small"): 0.3}
     runs = [
