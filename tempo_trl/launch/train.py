@@ -82,12 +82,15 @@ def checkpoint_and_inputs(arguments: RunArguments) -> tuple[str | None, dict]:
 
 def refuse_missing_places(arguments: RunArguments) -> None:
     """
-    Raise ValueError for a path of the model, which no id on the Hub is, without a folder, and for an output folder
-    that cannot be made or written to.
+    Raise ValueError for a path of the model, which no id on the Hub is, without a folder, for data that are a file,
+    and for an output folder that cannot be made or written to.
     """
     model = arguments.model.model_name_or_path or ""
     if model.startswith(("/", "./", "../")) and not Path(model).is_dir():
         raise ValueError(f"model_name_or_path is {model!r}, and there is no such folder. Correct it.")
+    for data in (arguments.script.dataset_name, *(each.path for each in arguments.mixture.datasets)):
+        if data and Path(data).is_file():
+            raise ValueError(f"{data} is a file, expected a folder or a name on the Hub. Give its folder.")
     folder = Path(arguments.training.output_dir).absolute()
     try:
         TemporaryDirectory(dir=next(path for path in (folder, *folder.parents) if path.exists())).cleanup()

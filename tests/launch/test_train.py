@@ -382,6 +382,15 @@ def test_a_dataset_that_is_neither_here_nor_on_the_hub_is_said_to_be_in_neither(
     assert "There is no folder 'data_jsn' here" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("given", ["dataset_name: {}", "datasets: [{{path: {}}}]"])
+def test_data_that_are_a_file_are_refused_before_the_hub_is_asked(given, capsys, tmp_path):
+    rows = write_file(tmp_path / "train.jsonl", [{"prompt": "1+1?"}])
+    argv = recipe(tmp_path, given.format(rows))
+    flags = ["--model_name_or_path", "some/model", "--reward_funcs", PARITY, "--output_dir", str(tmp_path / "out")]
+    assert main([*argv, *flags, *ON_CPU]) == 2
+    assert f"error: {rows} is a file, expected a folder or a name on the Hub. Give" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(("step", "loads_best", "reward"), [(4, False, 0.5), (5, False, "anew"), (4, True, "anew")])
 def test_the_trained_weights_are_evaluated_once(step, loads_best, reward):
     log = [{"step": 2, "eval_runtime": 1, "eval_reward": 0.1}, {"step": 4, "eval_runtime": 1, "eval_reward": 0.5}]
