@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from tempo_trl.runs import files
+from tempo_trl.runs.log import checkpoints
 
 if TYPE_CHECKING:
     from lm_eval.api.model import TemplateLM
@@ -26,9 +27,12 @@ class Source(NamedTuple):
 
 
 def find(model: str) -> Source:
-    """The source of a model or PEFT adapter, in a folder or on the Hub."""
+    """The source of a model or PEFT adapter, in a folder or on the Hub. ValueError if the folder has no weights."""
     from transformers.utils.peft_utils import find_adapter_config_file
 
+    if Path(model).is_dir() and not files.weights_in(Path(model)):
+        such = "".join(f", such as {path}" for path in checkpoints(Path(model))[:1])
+        raise ValueError(f"{model} has no model. Finish its training, or give one of its checkpoints{such}.")
     adapter_config = find_adapter_config_file(model)
     if adapter_config is None:
         return Source(model)

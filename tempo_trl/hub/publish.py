@@ -10,7 +10,7 @@ from huggingface_hub import HfApi
 from huggingface_hub.errors import HTTPError
 
 from tempo_trl.hub.card import CURVES, TREE, write_card
-from tempo_trl.runs.files import WEIGHTS
+from tempo_trl.runs.files import WEIGHTS, weights_in
 from tempo_trl.runs.log import unfinished_checkpoint
 from tempo_trl.runs.record import FOLDER, read_record
 from tempo_trl.runs.redaction import known_secrets, secrets_in
@@ -99,7 +99,7 @@ def files_to_publish(run_dir: Path, repo: str) -> list[str]:
 
 def _refuse_another_model(run_dir: Path) -> None:
     """Raise ValueError unless the folder has the model that its run has saved."""
-    weights = [path for pattern in WEIGHTS for path in run_dir.glob(pattern)]
+    weights = weights_in(run_dir)
     if not weights:
         raise ValueError(f"{run_dir} has no model, expected one of {', '.join(WEIGHTS)}. Finish the training first.")
     if further := unfinished_checkpoint(run_dir):

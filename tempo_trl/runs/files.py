@@ -12,9 +12,14 @@ WEIGHTS = ("*.safetensors", "pytorch_model*.bin", "adapter_model.bin")
 DESCRIPTIONS = ("config.json", "adapter_config.json", "tokenizer.json", "tokenizer_config.json", "chat_template.jinja")
 
 
+def weights_in(folder: Path) -> list[Path]:
+    """The files of a folder's weights; [] if it has no model."""
+    return [path for pattern in WEIGHTS for path in folder.glob(pattern)]
+
+
 def fingerprint(folder: Path) -> str:
     """A hash of the model in a folder: of its weights, and of what else changes its answers."""
-    found = {path for pattern in (*WEIGHTS, *DESCRIPTIONS) for path in folder.glob(pattern)}
+    found = {*weights_in(folder), *(path for name in DESCRIPTIONS for path in folder.glob(name))}
     total = hashlib.sha256()
     for path in sorted(found):
         with path.open("rb") as file:

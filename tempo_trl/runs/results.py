@@ -15,7 +15,7 @@ from pathlib import Path
 from huggingface_hub import EvalResult
 
 from tempo_trl.data import BENCHMARKS
-from tempo_trl.runs.files import WEIGHTS, fingerprint, read_json
+from tempo_trl.runs.files import fingerprint, read_json, weights_in
 
 FOLDER = "evaluation"
 DECODING = ("temperature", "top_p", "top_k", "max_tokens")  # null or missing if unknown
@@ -107,8 +107,7 @@ def of_other_weights(
         repo (`str`, *optional*):
             The run's name on the Hub, by which it may have been evaluated, too.
     """
-    has_model = any(path for pattern in WEIGHTS for path in run_dir.glob(pattern))
-    own = fingerprint(run_dir) if has_model and any(result.weights for result in results) else None
+    own = fingerprint(run_dir) if weights_in(run_dir) and any(result.weights for result in results) else None
     found = {}
     for result in results:
         weights = (result.weights or "").split("+")[-1]

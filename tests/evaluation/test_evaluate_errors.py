@@ -47,9 +47,12 @@ def test_a_setting_that_cannot_be_is_refused(flags, message):
 def test_what_is_not_there_is_said_by_the_command_before_anything_is_generated(tiny_model, rows, tmp_path, capsys):
     (Path(rows) / "amc23.jsonl").unlink()
     (Path(rows) / "medqa.json").write_text("[]")
+    (tmp_path / "unfinished/checkpoint-5").mkdir(parents=True)
+    (tmp_path / "unfinished/checkpoint-10").mkdir()
     for model, task, message in (
         ("./nowhere", "math", "nowhere"),
-        (str(tmp_path), "math", "config.json"),
+        (str(tmp_path), "math", f"{tmp_path} has no model. Finish its training, or give one of its checkpoints."),
+        (str(tmp_path / "unfinished"), "math", f"checkpoints, such as {tmp_path}/unfinished/checkpoint-10."),
         (tiny_model, "amc23", "has no rows of amc23, expected one file such as amc23.jsonl"),
         (tiny_model, "medqa", "has medqa.json and medqa.jsonl of medqa, expected one file"),
     ):
