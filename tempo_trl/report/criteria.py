@@ -59,10 +59,10 @@ def statistics(rows: pd.DataFrame) -> pd.DataFrame:
 
 
 def lesson(rows: pd.DataFrame) -> str:
-    """Two sentences: whose mean reward rose and fell most over the records, and where most of the credit lies."""
+    """Whose mean reward rose and fell most, if any was judged at both ends, and where most of the credit lies."""
     if rows["credit"].isna().all():
         return ""
-    return f"{_change(rows)} {_most_credit(rows)}"
+    return f"{_change(rows)} {_most_credit(rows)}".lstrip()
 
 
 def _change(rows: pd.DataFrame) -> str:
@@ -73,6 +73,8 @@ def _change(rows: pd.DataFrame) -> str:
         low, high = (f"{_quoted(name)} ({own[name]:.2f})" for name in (own.idxmin(), own.idxmax()))
         return f"The mean reward is highest for {high} and lowest for {low}."
     change, moved = (rewards[last] - rewards[first]).dropna(), []
+    if change.empty:
+        return ""
     for verb, own in (("rose", change), ("fell", -change)):
         if (own > 0).any():
             before, after = rewards.loc[own.idxmax(), [first, last]]

@@ -115,6 +115,8 @@ def test_the_lesson_names_what_rose_and_fell_and_where_most_credit_lies(tmp_path
     assert lesson(summary.criteria.assign(credit=0.0)).endswith(
         "No criterion has credit: in each group its rewards are equal."
     )
+    later = summary.criteria.query("step == 7 and name == 'city' or step == 0 and name != 'city'")
+    assert lesson(later).startswith("The largest share of the credit")  # no criterion was judged at both steps
     assert lesson(summary.criteria.assign(credit=np.nan)) == lesson(summary.criteria[:0]) == ""
 
 
