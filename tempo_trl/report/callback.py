@@ -50,8 +50,7 @@ def _picture(groups: list[Group]) -> np.ndarray:
     """Picture of the most informative group, `(height, width, 3)`, uint8."""
     from PIL import Image
 
-    from tempo_trl.report.pictures import draw_tree, save
+    from tempo_trl.report.pictures import draw_tree, picture
 
-    image = io.BytesIO()
-    save(draw_tree(groups[opening_group(groups)]), image, "png")
-    return np.asarray(Image.open(image).convert("RGB"))
+    png = picture(draw_tree(groups[opening_group(groups)]), "png")
+    return np.asarray(Image.open(io.BytesIO(png)).convert("RGB"))

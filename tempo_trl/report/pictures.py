@@ -1,9 +1,9 @@
 """The picture of a report as PNG and SVG, for papers, model cards and trackers."""
 
+import io
 import warnings
 from collections.abc import Sequence
 from pathlib import Path
-from typing import BinaryIO
 
 import numpy as np
 from matplotlib import rc_context
@@ -14,6 +14,7 @@ from matplotlib.patches import FancyBboxPatch, Polygon
 from tempo_trl.report.collect import RecordedRun, opening_group
 from tempo_trl.report.folded_tree import FoldedNode
 from tempo_trl.report.group import Group, is_right, reward_range
+from tempo_trl.runs.files import write_atomically
 from tempo_trl.runs.token_text import cut, one_line
 
 BAD, EVEN, GOOD = "#D55E00", "#ECEAE6", "#0072B2"  # vermilion and blue of Okabe and Ito
@@ -29,18 +30,19 @@ def draw(runs: Sequence[RecordedRun], folder: Path) -> None:
     groups = next((run.groups["train"] for run in runs if run.groups.get("train")), None)
     if groups is None:
         return
-    folder.mkdir(parents=True, exist_ok=True)
     figure = draw_tree(groups[opening_group(groups)])
     for kind in ("png", "svg"):
-        save(figure, folder / f"tree.{kind}", kind)
+        write_atomically(folder / f"tree.{kind}", picture(figure, kind))
 
 
-def save(figure: Figure, file: Path | BinaryIO, kind: str) -> None:
-    """Write a figure as `"png"` or `"svg"`, always with the same bytes, and without warnings of missing glyphs."""
+def picture(figure: Figure, kind: str) -> bytes:
+    """A figure as `"png"` or `"svg"`, always the same bytes, and without warnings of missing glyphs."""
+    content = io.BytesIO()
     with warnings.catch_warnings(), rc_context({"svg.hashsalt": "tempo_trl"}):
         warnings.filterwarnings("ignore", "Glyph .* missing from", UserWarning)
         metadata = {"Date": None} if kind == "svg" else None
-        figure.savefig(file, format=kind, dpi=140, bbox_inches="tight", metadata=metadata)
+        figure.savefig(content, format=kind, dpi=140, bbox_inches="tight", metadata=metadata)
+    return content.getvalue()
 
 
 def draw_tree(group: Group) -> Figure:

@@ -1,5 +1,6 @@
 """`tempo-trl report` and `tempo-trl tree`: what is written, of which runs, and what is said where it is missing."""
 
+import errno
 import json
 import re
 import runpy
@@ -44,6 +45,20 @@ def test_the_report_and_its_picture_lie_in_the_run(tmp_path, capsys):
     assert str(folder / "report.html") in capsys.readouterr().out
     assert (folder / "report" / "tree.png").read_bytes().startswith(b"\x89PNG")
     assert "<svg" in (folder / "report" / "tree.svg").read_text(encoding="utf-8")
+
+
+def test_a_picture_that_cannot_be_written_is_named_and_leaves_the_old_one(tmp_path, monkeypatch, capsys):
+    def fail(*_):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    run, old = str(hand_worked_run(tmp_path)), tmp_path / "report" / "tree.png"
+    old.parent.mkdir()
+    old.write_text("old")
+    monkeypatch.setattr("tempo_trl.report.command.write_atomically", lambda *_: None)  # the page's
+    monkeypatch.setattr("os.fsync", fail)
+    assert main(["report", run]) == 2
+    assert f"No space left on device: '{old}'" in capsys.readouterr().err
+    assert [path.read_text() for path in old.parent.iterdir()] == ["old"]
 
 
 def test_the_page_counts_all_groups_and_says_what_moved(tmp_path):
