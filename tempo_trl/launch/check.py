@@ -58,6 +58,8 @@ def lines_of(args: GRPOConfig, train_dataset, processes: int) -> list[str]:
     else:  # as Trainer counts: an epoch ends with an optimizer step, if need be a smaller one
         epochs, generations = args.num_train_epochs, rows // prompts
         steps = ceil(epochs * ceil(generations * updates))
+        if steps < 1:
+            raise ValueError(f"`num_train_epochs` is {epochs:g}, which is no step. Raise it, or `max_steps`.")
         run = f"{epochs:g} epochs of {generations:,} generations, {steps:,} optimizer steps"
     devices = f"{processes} x {per_device} x"
     return [

@@ -40,6 +40,11 @@ def refuse_what_cannot_train(args: GRPOConfig) -> None:
         value = getattr(args, name)
         if value not in choices:
             raise ValueError(f"`{name}` is {value!r}, expected one of: {', '.join(choices)}. Correct it.")
+    for name, value in vars(args).items():
+        if value != value:
+            raise ValueError(f"`{name}` is nan, expected a number. Correct it.")
+    if (length := args.max_completion_length) is not None and length < 1:
+        raise ValueError(f"`max_completion_length` is {length}, expected at least 1. Raise it.")
     if not args.temperature > 0:
         raise ValueError(
             f"`temperature` must be above 0, got {args.temperature}: the loss divides the logits by it. Use 1, for "

@@ -92,6 +92,7 @@ def test_the_processes_are_those_that_accelerate_would_start(flags, processes, c
         ("--credit_func os.getcwd", ["`credit_func` must be None, got a function"]),
         ("--span_reward_weights 1 2", ["`span_reward_weights` must have 0 numbers, one per function, got 2"]),
         ("--resume_from_checkpoint nowhere", ["nowhere"]),
+        ("--num_train_epochs 0 --max_steps -1", ["`num_train_epochs` is 0, which is no step"]),
     ],
 )
 def test_what_the_run_would_refuse_is_refused(flags, messages, rows, capsys):

@@ -19,6 +19,8 @@ VALUES = {
     "generation_kwargs": ({"num_return_sequences": 4}, "num_return_sequences=4, expected 1"),
     "mask_truncated_completions": (True, r"is True and `generation_kwargs` stops at \['END'\], expected one"),
     "temperature": (0.0, "must be above 0, got 0.0"),
+    "learning_rate": (float("nan"), "is nan, expected a number"),
+    "max_completion_length": (0, "is 0, expected at least 1"),
 }
 
 
