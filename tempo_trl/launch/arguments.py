@@ -4,6 +4,7 @@ import os
 from argparse import Action, ArgumentError, ArgumentParser, Namespace
 from collections.abc import Collection, Sequence
 from difflib import get_close_matches
+from functools import partial
 from importlib import import_module
 from inspect import formatannotation
 from typing import TYPE_CHECKING, NamedTuple, get_type_hints
@@ -176,11 +177,12 @@ def _set_environment(variables: dict) -> None:
 
 
 def launcher() -> ArgumentParser:
-    """Parser of the flags of `accelerate launch`, and of `--accelerate_config`."""
+    """Parser of the flags of `accelerate launch`, and of `--accelerate_config`. It raises ValueError, too."""
     from accelerate.commands.launch import launch_command_parser
 
     parser = launch_command_parser()
     parser.add_argument("--accelerate_config")
+    parser.error = partial(TrainParser.error, parser)
     return parser
 
 

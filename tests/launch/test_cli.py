@@ -84,14 +84,15 @@ def test_a_flag_is_the_run_s_if_the_run_knows_it_and_accelerate_s_otherwise(conf
 
 
 UNKNOWN = [("--num_proceses", "`num_proceses` is unknown"), ("--learning-rat=1", "`learning_rat` is unknown")]
-UNKNOWN += [("stray", "got 'stray' without a flag")]
+UNKNOWN += [("stray", "got 'stray' without a flag"), ("--num_machines=two", "invalid int value: 'two'")]
 
 
 @pytest.mark.parametrize(("flag", "message"), UNKNOWN)
-def test_what_neither_knows_is_refused_before_the_launch(flag, message, monkeypatch, capsys):
+def test_what_neither_knows_is_refused_in_one_line_before_the_launch(flag, message, monkeypatch, capsys):
     monkeypatch.setattr("accelerate.commands.launch.launch_command", pytest.fail)
     assert cli.main(["train", "--config", RECIPE, flag, "--num_processes", "2"]) == 2
-    assert message in capsys.readouterr().err
+    [line] = capsys.readouterr().err.splitlines()
+    assert message in line
 
 
 def test_accelerate_config_is_a_file_or_one_of_ours_or_one_of_trl_s(tmp_path, monkeypatch, capsys):
