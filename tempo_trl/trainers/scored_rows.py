@@ -91,9 +91,7 @@ class ScoredRows:
 
 
 @contextmanager
-def witnessed(
-    trainer: GRPOTrainer, rows: ScoredRows, judge: Callable | None = None, with_entropies: bool = False
-) -> Iterator[None]:
+def witnessed(trainer: GRPOTrainer, rows: ScoredRows, judge: Callable | None = None) -> Iterator[None]:
     """
     Notes in the rows what TRL samples and scores in the block, by its own methods or those of a user's subclass.
 
@@ -104,8 +102,6 @@ def witnessed(
             The rows.
         judge (`Callable`, *optional*):
             Called with the rows and the rewards of all ranks once they are known; returns the rewards that TRL gets.
-        with_entropies (`bool`, *optional*, defaults to `False`):
-            Whether entropies are computed with the log-probabilities of the sampling policy.
     """
     generate, score = trainer._generate, trainer._calculate_rewards
     forward = trainer._get_per_token_logps_and_entropies
@@ -125,7 +121,7 @@ def witnessed(
         return rows.rewards_per_func
 
     def computed(model, *args, **kwargs) -> tuple:
-        if with_entropies and model is trainer.model:  # and not the reference model
+        if model is trainer.model:  # whose head computes entropies anyway, unlike the reference model's
             kwargs["compute_entropy"] = True
         result = forward(model, *args, **kwargs)
         rows.entropies = result[1] if rows.entropies is None else rows.entropies

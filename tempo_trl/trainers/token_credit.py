@@ -247,7 +247,7 @@ class TokenCreditTrainer(RunTrainer):
         keys = nullcontext()
         if self.environment_factories is not None:
             keys = state_keys_read(self, rows.state_keys, report)
-        with keys, witnessed(self, rows, judge, with_entropies=due or self.credit_func is not None):
+        with keys, witnessed(self, rows, judge):
             output = super()._generate_and_score_completions(inputs)
         self._assign_credit(rows.completed(self, output), report, due)
         if self.tree_pass.state is not State.OFF:

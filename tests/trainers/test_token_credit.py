@@ -187,6 +187,19 @@ def test_log_probabilities_and_entropies_are_there_where_trl_computed_them(tiny_
     torch.testing.assert_close(batch.entropies[row, :length], distribution.entropy(), rtol=1e-3, atol=1e-4)
 
 
+def test_what_a_method_sees_does_not_depend_on_the_recorder(tiny_model, tmp_path):
+    seen = []
+
+    class Seeing(TokenCreditTrainer):
+        def credit(self, batch):
+            seen.append(batch.entropies is not None)
+            return batch.advantages
+
+    for every in (0, 10):
+        train(tiny_model, tmp_path, cls=Seeing, log_trees_steps=every, num_iterations=2, max_steps=3)
+    assert seen == [True] * 4
+
+
 def test_a_credit_function_is_asked_for_where_there_is_none_and_refused_where_a_method_has_its_own(
     tiny_model, tmp_path
 ):
