@@ -114,8 +114,9 @@ class RunTrainer(GRPOTrainer):
         return result
 
     def _run_epoch(self, *args, **kwargs):
-        if kwargs["resume_from_checkpoint"] and kwargs["epoch"] == kwargs["epochs_trained"]:
-            # TRL counts batches from 0 again: after a resume within a generation, each would span the prompts of two.
+        if kwargs["epoch"] == kwargs["epochs_trained"]:  # the first of a run
+            # TRL counts batches of the trainer, not of the run: a resumed run's generations would span the prompts of
+            # two, and a second `train()` would begin with what is left of the first one's last generation.
             skipped = 0 if self.args.ignore_data_skip else kwargs["steps_trained_in_current_epoch"]
             self._step, self._buffered_inputs = skipped, None
         # Trainer asks whether the run is at its end after each step only: resumed at its end, it would train one more.

@@ -41,6 +41,13 @@ def test_a_run_that_resumes_within_a_generation_ends_it_and_keeps_to_the_prompts
     assert [batch.prompts for batch in resumed.batches] == prompts[1:]
 
 
+def test_a_second_run_begins_with_completions_of_its_own(tiny_model, tmp_path):
+    """The first one ends after three steps, within its second generation of two."""
+    trainer = train(tiny_model, tmp_path, num_iterations=2, max_steps=3)
+    trainer.train()
+    assert len(trainer.batches) == 4
+
+
 def test_a_finished_run_that_is_resumed_does_not_train_on(tiny_model, tmp_path):
     """A scheduler may start the command of a job again that has ended. The last step is in the middle of an epoch."""
     finished = train(tiny_model, tmp_path, per_device_train_batch_size=4, **SCHEDULE)
