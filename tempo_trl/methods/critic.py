@@ -218,17 +218,19 @@ def _start_the_head_at_zero(model: PreTrainedModel, missing: set[str], path: str
 
 
 def refuse_engines_without_a_critic(trainer: GRPOTrainer) -> None:
-    """Raise ValueError for engines that shard the policy, DeepSpeed schedulers, and policies that read images."""
+    """Raise ValueError for engines that shard the policy, what replaces its arguments, and policies that read images."""
     plugin = trainer.accelerator.state.deepspeed_plugin
     if plugin is not None and plugin.zero_stage == 3:
         raise ValueError(
             "PPO does not support ZeRO-3, because every rank needs the whole critic. Use ZeRO-2 (zero_stage: 2) or "
             "DDP, with `shared_trunk=True` if memory is short."
         )
-    if plugin is not None and "scheduler" in plugin.deepspeed_config:
+    scheduled = plugin is not None and "scheduler" in plugin.deepspeed_config
+    if scheduled or trainer.optimizer is not None or trainer.lr_scheduler is not None:
         raise ValueError(
-            "DeepSpeed's configuration has a `scheduler`, which PPO does not support: the critic could not follow it. "
-            "Remove it, and set `lr_scheduler_type` and `warmup_steps` instead."
+            f"{'the configuration of DeepSpeed has a `scheduler`' if scheduled else '`optimizers` is given'}, which "
+            "PPO does not support: the critic follows the arguments. Remove it, and set them (`learning_rate`, "
+            "`lr_scheduler_type`, `warmup_steps`, ...) instead."
         )
     if trainer.is_fsdp_enabled:
         raise ValueError(

@@ -102,7 +102,7 @@ SCHEDULED = SimpleNamespace(zero_stage=2, deepspeed_config={"scheduler": {"type"
         (
             "accelerator",
             SimpleNamespace(state=SimpleNamespace(deepspeed_plugin=SCHEDULED)),
-            "the critic could not follow it",
+            "DeepSpeed has a `scheduler`, .* the critic follows the arguments",
         ),
     ],
 )
@@ -112,6 +112,15 @@ def test_fsdp_images_and_a_schedule_of_deepspeeds_own_are_refused(attribute, val
     setattr(trainer, attribute, value)
     with pytest.raises(ValueError, match=message):
         refuse_engines_without_a_critic(trainer)
+
+
+@pytest.mark.parametrize("given", ["optimizer", "schedule"])
+def test_what_replaces_the_arguments_that_the_critic_follows_is_refused(given, tiny_model, tmp_path):
+    optimizer = torch.optim.SGD([torch.nn.Parameter(torch.zeros(1))])
+    schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: 1.0)
+    optimizers = (optimizer, None) if given == "optimizer" else (None, schedule)
+    with pytest.raises(ValueError, match=r"`optimizers` is given, .* follows the arguments. Remove it, and set them"):
+        run(tiny_model, tmp_path, trainer={"optimizers": optimizers})
 
 
 def as_it_is(policy):
