@@ -218,7 +218,7 @@ def _start_the_head_at_zero(model: PreTrainedModel, missing: set[str], path: str
 
 
 def refuse_engines_without_a_critic(trainer: GRPOTrainer) -> None:
-    """Raise ValueError for engines that shard the policy, what replaces its arguments, and policies that read images."""
+    """Raise ValueError for engines that shard the policy, what replaces arguments, and policies that read images."""
     plugin = trainer.accelerator.state.deepspeed_plugin
     if plugin is not None and plugin.zero_stage == 3:
         raise ValueError(

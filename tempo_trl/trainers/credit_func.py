@@ -2,7 +2,6 @@
 
 import io
 import pickle
-from collections.abc import Callable
 from functools import partial
 
 import torch
@@ -39,26 +38,26 @@ def refuse_a_wrong_credit_func(given: object, has_its_own: bool, trainer: str) -
         )
 
 
-def refuse_a_state_that_cannot_be_loaded(credit_func: Callable, name: str) -> None:
+def refuse_a_state_that_cannot_be_loaded(learned: object, label: str) -> None:
     """
-    Raise ValueError if a checkpoint could not be read with the state of a credit function, instead of at a resume.
+    Raise ValueError if a checkpoint could not be read with the state of what learns, instead of at a resume.
 
     Args:
-        credit_func (`Callable`):
-            The credit function, after its first batch.
-        name (`str`):
-            Its name, for the message.
+        learned (`object`):
+            What learns, after its first batch.
+        label (`str`):
+            Its name in the message.
     """
-    if not hasattr(credit_func, "state_dict"):
+    if not hasattr(learned, "state_dict"):
         return
     file = io.BytesIO()
-    torch.save(credit_func.state_dict(), file)
+    torch.save(learned.state_dict(), file)
     file.seek(0)
     try:
         torch.load(file, weights_only=True)
     except pickle.UnpicklingError as error:
         raise ValueError(
-            f"`state_dict()` of `credit_func` {name} must have tensors, numbers and strings, in lists, tuples and "
+            f"`state_dict()` of {label} must have tensors, numbers and strings, in lists, tuples and "
             "dicts: a resumed run reads nothing else from a checkpoint. Convert NumPy numbers with float(), arrays "
             "with torch.from_numpy, and other objects to these types."
         ) from error

@@ -229,8 +229,13 @@ class TokenCreditTrainer(RunTrainer):
 
     @property
     def credit_name(self) -> str:
-        """Name of the method or of the user's function, for messages and records."""
+        """Name of the method or of the user's function, for records."""
         return type(self).__name__ if self.credit_func is None else get_callable_name(self.credit_func)
+
+    @property
+    def credit_label(self) -> str:
+        """The same in an error: whose credit it is."""
+        return f"{'the credit of' if self.credit_func is None else '`credit_func`'} {self.credit_name}"
 
     # A batch: what TRL samples and scores
 
@@ -289,7 +294,7 @@ class TokenCreditTrainer(RunTrainer):
 
     def _kept(self, report: Report) -> AbstractContextManager:
         """What keeps an error of the credit function until all ranks meet, after a block without collectives."""
-        return report.keeps_errors_of(f"`credit_func` {self.credit_name}")
+        return report.keeps_errors_of(self.credit_label)
 
     def _own_credit(self, batch: Batch, rows: ScoredRows) -> Credit:
         """The credit of this rank's rows."""
@@ -322,7 +327,7 @@ class TokenCreditTrainer(RunTrainer):
         if hasattr(self.learned, "update"):
             self.learned.update(totals.statistics)
         if self.state.global_step == 0:
-            refuse_a_state_that_cannot_be_loaded(self.learned, self.credit_name)
+            refuse_a_state_that_cannot_be_loaded(self.learned, self.credit_label)
         for name, value in getattr(self.learned, "learned_metrics", dict)().items():
             self._metrics["train"][name].append(value)
 

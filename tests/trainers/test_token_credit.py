@@ -100,6 +100,12 @@ def test_a_credit_function_that_fails_is_named_with_what_was_expected(function, 
         run(tiny_model, tmp_path, function, reward_funcs=share_of_threes)
 
 
+def test_the_credit_of_a_method_that_fails_is_named_as_the_method_s(tiny_model, tmp_path):
+    failing = type("Failing", (TokenCreditTrainer,), {"credit": lambda self, batch: functions.raises(batch)})
+    with pytest.raises(RuntimeError, match=r"the credit of Failing raised KeyError: 'segment' \(on rank 0\)"):
+        train(tiny_model, tmp_path, cls=failing)
+
+
 @pytest.mark.matrix
 @pytest.mark.parametrize(
     ("name", "kind"), [("raises", "RuntimeError"), ("infinite", "ValueError"), ("cannot_be_sent", "RuntimeError")]
