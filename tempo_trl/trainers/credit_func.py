@@ -38,6 +38,16 @@ def refuse_a_wrong_credit_func(given: object, has_its_own: bool, trainer: str) -
         )
 
 
+def refuse_a_state_that_would_be_lost(learned: object, label: str) -> None:
+    """Raise ValueError for what has `update`, or one half of a state, without both halves."""
+    missing = [name for name in ("state_dict", "load_state_dict") if not hasattr(learned, name)]
+    if len(missing) == 1 or (missing and hasattr(learned, "update")):
+        raise ValueError(
+            f"{label} has no {' and no '.join(missing)}, expected both `state_dict()` and `load_state_dict(state)`: a "
+            "resumed run would lose what it learned. Add what is missing."
+        )
+
+
 def refuse_a_state_that_cannot_be_loaded(learned: object, label: str) -> None:
     """
     Raise ValueError if a checkpoint could not be read with the state of what learns, instead of at a resume.

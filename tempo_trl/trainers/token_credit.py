@@ -17,7 +17,11 @@ from tempo_trl.credit.importance import gspo_token_reference
 from tempo_trl.trainers import checks
 from tempo_trl.trainers.agents import ObservationKeyFunc, sees_answers, state_keys_read
 from tempo_trl.trainers.config import TokenCreditConfig
-from tempo_trl.trainers.credit_func import refuse_a_state_that_cannot_be_loaded, refuse_a_wrong_credit_func
+from tempo_trl.trainers.credit_func import (
+    refuse_a_state_that_cannot_be_loaded,
+    refuse_a_state_that_would_be_lost,
+    refuse_a_wrong_credit_func,
+)
 from tempo_trl.trainers.recorder import Recorder
 from tempo_trl.trainers.report import Report, Totals, log_credit
 from tempo_trl.trainers.reward_functions import checked_functions, refuse_reserved_columns, refuse_reserved_metrics
@@ -89,9 +93,10 @@ class TokenCreditTrainer(RunTrainer):
             method does not read observations, such as GRPO-lambda, keys change metrics only.
 
     Raises:
-        ValueError: if `args` is not a [`TokenCreditConfig`] or `credit_func` is not callable; in training, on every
-            rank, if it returns a wrong shape, or NaN or infinity on tokens of the loss, and if another of these
-            functions or a `_state_key` returns something else than what is described here, or a state has other types.
+        ValueError: if `args` is not a [`TokenCreditConfig`] or `credit_func` is not callable, or learns without a
+            state to save and load; in training, on every rank, if it returns a wrong shape, or NaN or infinity on
+            tokens of the loss, and if another of these functions or a `_state_key` returns something else than what is
+            described here, or a state has other types.
         RuntimeError: in training, on every rank, if one of these functions or a `_state_key` raises an error.
 
     Note:
@@ -181,6 +186,7 @@ class TokenCreditTrainer(RunTrainer):
         self.learned = credit_func
         self._awaits_loss = False  # whether the loss below has still to see the advantages per token
         self._prepare_credit()
+        refuse_a_state_that_would_be_lost(self.learned, self.credit_label)
         self._recorder = Recorder(self)
 
     # A method: what a subclass overrides

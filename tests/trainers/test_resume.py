@@ -133,6 +133,14 @@ def test_a_file_of_a_checkpoint_that_breaks_off_is_named_with_what_to_do(tiny_mo
     trainer.train(resume_from_checkpoint=True)
 
 
+@pytest.mark.parametrize("missing", [["state_dict"], ["load_state_dict"], ["state_dict", "load_state_dict"]])
+def test_what_learns_without_a_state_to_save_and_load_is_refused(missing, tiny_model, tmp_path):
+    parts = {name: part for name, part in vars(Counting).items() if name not in missing}
+    learner = type("Learner", (), parts)()
+    with pytest.raises(ValueError, match=f"`credit_func` Learner has no {' and no '.join(missing)}, expected both"):
+        counting_run(tiny_model, tmp_path, learner)
+
+
 class Remembering:
     """A credit function that learns within its call, and so has no `update`."""
 
