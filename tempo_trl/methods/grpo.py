@@ -34,6 +34,7 @@ class PlainGRPOTrainer(TokenCreditTrainer):
     _name = "GRPO"
     _config_cls = PlainGRPOConfig
     method_name = "grpo"
+    reads_trees = True  # as far as TRL's own trainer does
 
     def _prepare_credit(self):
         self.learned = PrefixCovariance()  # for `tempo/prefix_r2` in the log

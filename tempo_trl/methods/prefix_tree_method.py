@@ -57,6 +57,7 @@ class PrefixTreeTrainer(TokenCreditTrainer):
     """A trainer with a [`PrefixTreeConfig`]. It can grow trees, and warns if the first batch has no branches."""
 
     _config_cls = PrefixTreeConfig
+    reads_trees = True
 
     def _prepare_credit(self):
         self.learned = PrefixCovariance()

@@ -197,6 +197,7 @@ class TreeRPOTrainer(TokenCreditTrainer):
     }
     _config_cls = TreeRPOConfig
     method_name = "treerpo"
+    reads_trees = True
 
     def _tree_rollout(self, args):
         return TreeRollout(args.fixed_tree())
@@ -247,6 +248,7 @@ class TreeRPOEntropyTrainer(TokenCreditTrainer):
     }
     _config_cls = TreeRPOEntropyConfig
     method_name = "treerpo_entropy"
+    reads_trees = True
 
     def _tree_rollout(self, args):
         return TreeRollout(args.entropy_tree())

@@ -14,6 +14,7 @@ from trl.trainer.utils import get_callable_name
 
 from tempo_trl.credit.batch import Batch, Credit, checked
 from tempo_trl.credit.importance import gspo_token_reference
+from tempo_trl.rollout.tree_rollout import TreeRollout
 from tempo_trl.trainers import checks
 from tempo_trl.trainers.agents import ObservationKeyFunc, sees_answers, state_keys_read
 from tempo_trl.trainers.config import TokenCreditConfig
@@ -127,6 +128,7 @@ class TokenCreditTrainer(RunTrainer):
     reads_criteria = False  # ... and `Batch.criteria`
     reads_observations = False  # ... and `Batch.observations`
     reads_columns = False  # ... and `Batch.columns`
+    reads_trees = False  # ... and `Batch.tree_rollouts`
 
     def __init__(
         self,
@@ -156,7 +158,7 @@ class TokenCreditTrainer(RunTrainer):
         observation_key_func: ObservationKeyFunc | None = None,
     ):
         of_places = step_reward_funcs, span_reward_funcs
-        step_reward_funcs, span_reward_funcs = self.check_functions(args, credit_func, *of_places)
+        step_reward_funcs, span_reward_funcs = self.check_functions(args, credit_func, *of_places, rollout_func)
         if are_the_reward := bool(span_reward_funcs and reward_funcs in (None, [])):
             refuse_weights_of_no_reward(args)
             reward_funcs = [mean_of_criteria]
@@ -210,14 +212,16 @@ class TokenCreditTrainer(RunTrainer):
 
     @classmethod
     def check_functions(
-        cls, args, credit_func=None, step_reward_funcs=None, span_reward_funcs=None, **others
+        cls, args, credit_func=None, step_reward_funcs=None, span_reward_funcs=None, rollout_func=None, **others
     ) -> tuple[list, list]:
         """
-        The last two as lists. Raises ValueError for functions or steps that the method does not read, for functions
-        that it lacks, and for another number of weights than of functions.
+        Functions of steps and spans as lists. Raises ValueError for functions, steps or trees that the method does not
+        read, for functions that it lacks, and for another number of weights than of functions.
         """
         name, own = cls.__name__, cls._has_own_credit()
         refuse_a_wrong_credit_func(credit_func, own, name)
+        if own and not cls.reads_trees and isinstance(rollout_func, TreeRollout):
+            raise ValueError(f"`rollout_func` grows trees, which {name} does not read. Use TEMPOTrainer, for example.")
         if own and not cls.reads_step_rewards and getattr(args, "step_delimiter", None) is not None:
             raise ValueError(f"`step_delimiter` is {args.step_delimiter!r}, but {name} has no steps. Leave it out.")
         of_steps = step_reward_funcs, getattr(args, "step_reward_weights", None), not own or cls.reads_step_rewards

@@ -2,6 +2,7 @@
 
 import re
 import warnings
+from contextlib import nullcontext
 from dataclasses import fields
 
 import pytest
@@ -137,3 +138,12 @@ def test_stop_strings_are_not_refused_where_they_are_found(tiny_model, tmp_path)
     options = {"generation_kwargs": {"stop_strings": ["END"]}, "max_steps": 1}
     train(tiny_model, tmp_path, rollout="fixed", tree_depth=2, **options)
     train(tiny_model, tmp_path, trainer={"rollout_func": repeats_itself}, **options)
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_grown_trees_are_refused_by_methods_that_do_not_read_them(method, tmp_path):
+    reads = method in ("tempo", "prefix_baseline", "treerpo", "treerpo_entropy", "grpo", "hepo", "token_credit")
+    cls, given = class_of(method, "Trainer"), {"credit_func": len} if method == "token_credit" else {}
+    given |= {"span_reward_funcs": [len]} if method == "span_credit" else {}
+    with nullcontext() if reads else pytest.raises(ValueError, match=r"grows trees, which \w+ does not read"):
+        cls.check_functions(None, rollout_func=TreeRollout(FixedTree(2, 2, 6)), **given)
