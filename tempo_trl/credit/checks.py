@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Sequence
+from numbers import Integral
 
 import torch
 
@@ -17,6 +18,14 @@ def check_number(name: str, number: float, most: float = math.inf) -> None:
     if not 0.0 <= number <= most or number == math.inf:
         expected = "a finite number of at least 0" if most == math.inf else f"between 0 and {most}"
         raise ValueError(f"`{name}` must be {expected}, got {number!r}.")
+
+
+def check_counts(settings: object, **least: int) -> None:
+    """Raise ValueError unless these settings are whole numbers of at least so much. None is allowed."""
+    for name, number in least.items():
+        value = getattr(settings, name)
+        if value is not None and not (isinstance(value, Integral) and value >= number):
+            raise ValueError(f"`{name}` must be a whole number of at least {number}, got {value!r}.")
 
 
 def refuse(config: object, refused: dict[str, tuple[bool, str]]) -> None:

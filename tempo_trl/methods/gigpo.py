@@ -9,7 +9,7 @@ from tempo_trl.config_help import with_help
 from tempo_trl.credit.advantages import outcome_advantages
 from tempo_trl.credit.anchors import relative_returns, state_labels
 from tempo_trl.credit.batch import Batch, Credit
-from tempo_trl.credit.checks import check_number
+from tempo_trl.credit.checks import check_counts, check_number
 from tempo_trl.credit.returns import return_scale
 from tempo_trl.credit.turns import first_steps, spread_turns
 from tempo_trl.trainers.config import TokenCreditConfig
@@ -109,7 +109,7 @@ class GiGPOConfig(TokenCreditConfig):
     def check(self) -> None:
         """Validate the settings."""
         super().check()
-        check_number("state_history", self.state_history)
+        check_counts(self, state_history=0)
         refuse_rewards_that_are_normalized_first(self, "visits of a state are compared by the weighted sum")
         check_number("step_advantage_weight", self.step_advantage_weight)
         check_number("gamma", self.gamma, 1)

@@ -8,7 +8,7 @@ import torch
 from tempo_trl.config_help import with_help
 from tempo_trl.credit.anchors import relative_returns, turn_of_steps, visits
 from tempo_trl.credit.batch import Batch, Credit
-from tempo_trl.credit.checks import check_number
+from tempo_trl.credit.checks import check_counts, check_number
 from tempo_trl.credit.turns import first_steps, spread_turns
 from tempo_trl.methods.gigpo import labels_of, step_returns, whole_outcome
 from tempo_trl.trainers.config import TokenCreditConfig
@@ -82,7 +82,7 @@ class HGPOConfig(TokenCreditConfig):
     def check(self) -> None:
         """Validate the settings."""
         super().check()
-        check_number("state_history", self.state_history)
+        check_counts(self, state_history=0)
         refuse_rewards_that_are_normalized_first(self, "visits of a state are compared by the weighted sum")
         check_number("history_weight", self.history_weight)
         check_number("gamma", self.gamma, 1)

@@ -8,8 +8,9 @@ from typing import NamedTuple
 import torch
 from torch.nn.functional import pad
 
+from tempo_trl.credit.checks import check_counts, check_number
 from tempo_trl.credit.grown_tree import Segment
-from tempo_trl.rollout.growth import Continuation, GrowingTree, Request, Rules, Top, check_least
+from tempo_trl.rollout.growth import Continuation, GrowingTree, Request, Rules, Top
 
 
 @dataclass
@@ -59,8 +60,9 @@ class EntropyTree:
     coverage_tokens: int | None = None
 
     def __post_init__(self):
-        check_least(self, num_generations=2, max_depth=1, min_segment_tokens=1, entropy_threshold=0, top_k=2)
-        check_least(self, coverage_tokens=self.min_segment_tokens)  # shorter segments do not split
+        check_counts(self, num_generations=2, max_depth=1, min_segment_tokens=1, top_k=2)
+        check_number("entropy_threshold", self.entropy_threshold)
+        check_counts(self, coverage_tokens=self.min_segment_tokens)  # shorter segments do not split
         self._ends_thought: dict[int, bool] = {}  # token: whether its text ends with a delimiter
 
     def start(self, prompt_ids: list[int], rules: Rules) -> "GrowingEntropyTree":

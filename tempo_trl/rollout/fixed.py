@@ -2,8 +2,9 @@
 
 from dataclasses import dataclass
 
+from tempo_trl.credit.checks import check_counts
 from tempo_trl.credit.grown_tree import Segment
-from tempo_trl.rollout.growth import Continuation, GrowingTree, Request, Rules, check_least
+from tempo_trl.rollout.growth import Continuation, GrowingTree, Request, Rules
 
 
 @dataclass
@@ -35,7 +36,7 @@ class FixedTree:
     top_k = 0
 
     def __post_init__(self):
-        check_least(self, children=2, depth=1, step_tokens=1)
+        check_counts(self, children=2, depth=1, step_tokens=1)
 
     @property
     def num_generations(self) -> int:

@@ -181,13 +181,6 @@ class Grower(Protocol):
         ...
 
 
-def check_least(grower: Grower, **least: float) -> None:
-    """Raise ValueError if an attribute of a grower is below its least value. None is allowed."""
-    for name, number in least.items():
-        if (value := getattr(grower, name)) is not None and value < number:
-            raise ValueError(f"`{name}` of a tree must be at least {number}, got {value}. Raise it.")
-
-
 def grow(
     grower: Grower,
     prompts: Sequence[list[int]],

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from trl import GRPOConfig
 
 from tempo_trl.config_help import with_help
-from tempo_trl.credit.checks import check_choice
+from tempo_trl.credit.checks import check_choice, check_counts
 from tempo_trl.trainers.zero_advantages import refuse_gradients_without_advantage
 
 TREE_FORWARD = ("off", "auto", "on")
@@ -79,9 +79,7 @@ class TokenCreditConfig(GRPOConfig):
         if self.skip_zero_advantages:
             refuse_gradients_without_advantage(self)
         self._check_weights()
-        for name, least in (("log_trees_steps", 0), ("log_trees_prompts", 1)):
-            if getattr(self, name) < least:
-                raise ValueError(f"`{name}` must be at least {least}, got {getattr(self, name)!r}. Raise it.")
+        check_counts(self, log_trees_steps=0, log_trees_prompts=1)
 
     def _check_weights(self) -> None:
         for name in ("reward_weights", "step_reward_weights", "span_reward_weights"):

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 from unittest.mock import patch
@@ -308,7 +309,9 @@ class TokenCreditTrainer(RunTrainer):
 
     def _own_credit(self, batch: Batch, rows: ScoredRows) -> Credit:
         """The credit of this rank's rows."""
-        return checked(self.credit(batch), batch).rows(rows.place.own, rows.output["completion_ids"].shape[1])
+        # What the credit adds is told from what it was given, even if it changes that in place.
+        given = replace(batch, advantages=batch.advantages.clone(), outcome=batch.outcome.clone())
+        return checked(self.credit(batch), given).rows(rows.place.own, rows.output["completion_ids"].shape[1])
 
     def _use(self, output: dict, credit: Credit, recount: bool) -> None:
         """Put the advantages and the loss mask into TRL's batch, and keep the outcome for the off-policy mask.

@@ -190,6 +190,12 @@ def test_delimiters_are_found_however_the_text_is_cut_into_tokens(text, delimite
 
 
 @pytest.mark.parametrize("config_cls", [GiGPOConfig, HGPOConfig])
+def test_a_part_of_an_observation_cannot_be_compared(config_cls, tmp_path):
+    with pytest.raises(ValueError, match=r"`state_history` must be a whole number of at least 0, got 1\.5"):
+        config(tmp_path, config_cls, state_history=1.5)
+
+
+@pytest.mark.parametrize("config_cls", [GiGPOConfig, HGPOConfig])
 def test_visits_of_a_state_are_not_compared_by_rewards_that_are_normalized_first(config_cls, tmp_path):
     with pytest.raises(ValueError, match=r"visits of a state are compared by the weighted sum\. Leave it unset"):
         config(tmp_path, config_cls, multi_objective_aggregation="normalize_then_sum")

@@ -117,6 +117,14 @@ def test_a_function_that_fails_on_one_rank_ends_the_run_on_all(name, kind, tiny_
     assert name in ranks[0]["error"][1]
 
 
+def test_what_a_function_changes_in_place_is_told_from_what_it_was_given(tiny_model, tmp_path):
+    logs = []
+    for number, doubled in enumerate((lambda batch: batch.advantages.mul_(2), lambda batch: 2 * batch.advantages)):
+        trainer = run(tiny_model, tmp_path / str(number), doubled, max_steps=1)
+        logs.append(trainer.state.log_history[0]["tempo/added_share"])
+    assert logs[0] == logs[1] > 0
+
+
 def test_metrics_are_ratios_of_sums(tiny_model, tmp_path):
     trainer = run(tiny_model, tmp_path, functions.later_counts_more)
     for entry in trainer.state.log_history[:-1]:
