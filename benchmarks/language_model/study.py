@@ -179,7 +179,8 @@ def _on_all_seeds(study: Study, *arms: str) -> Study:
 TUNED_ORDERS = _on_all_seeds(_after_examples("orders", "tuned_orders", 12, Start(32, 4e-5)), "gdpo", "prefix_baseline")
 # Thirty seconds a step on one core, so that a run takes a quarter of an hour; longer ones are for a GPU.
 IN_PRODUCTS = on_success("products", agent=False) | on_entropy_trees("products")
-PRODUCTS = _on_all_seeds(_after_examples("products", "products", 30, Start(64, 1e-4), **IN_PRODUCTS), "tempo on trees")
+PRODUCTS = _after_examples("products", "products", 30, Start(64, 1e-4), **IN_PRODUCTS)
+PRODUCTS = _on_all_seeds(PRODUCTS, "prefix_baseline", "tempo on trees")
 DIRECTORY = _after_examples("directory", "directory", 24, Start(300, 1e-4), **on_success("directory", agent=True))
 MORE_EPOCHS = _after_more_epochs(TUNED_ORDERS, 4), _after_more_epochs(PRODUCTS, 4), _after_more_epochs(DIRECTORY, 2)
 OTHERS = INSTRUCTIONS, ORDERS, *map(_with_criteria, ("calls", "word_sums"))
