@@ -38,20 +38,21 @@ Runs = dict[str, list[dict]]
 
 
 def draw(cells: Cells, path: Path) -> bool:
-    """Draw the arms that have runs of at least two seeds, as a PNG file; False if there is none."""
+    """Draw the arms that have runs of the most seeds, at least two, as a PNG file; False if there is none."""
     study, rates = cells.study, cells.rates()
     rows = {
         arm: [cells.of(study.cell(arm, rates[arm], seed)) for seed in study.seeds]
         for arm in study.arms
         if arm in rates
     }
-    rows = {arm: found for arm, own in rows.items() if len(found := [row for row in own if row]) > 1}
-    if not rows:
+    rows = {arm: [row for row in own if row] for arm, own in rows.items()}
+    most = max(map(len, rows.values()), default=0)
+    if most < 2:
         return False
+    rows = {arm: own for arm, own in rows.items() if len(own) == most}  # no first looks, which would hide the others
     figure, statistics = _by_criteria(rows) if study.has_criteria else _of_instructions(rows)
-    seeds = " or ".join(map(str, sorted({len(own) for own in rows.values()})))
     start = f", {study.start.name}" if study.start else ""
-    figure.suptitle(f"SmolLM2-135M-Instruct on {study.task.replace('_', ' ')}{start} ({seeds} seeds, {statistics})")
+    figure.suptitle(f"SmolLM2-135M-Instruct on {study.task.replace('_', ' ')}{start} ({most} seeds, {statistics})")
     save(figure, path, caption(cells.provenance | {"command": study.command}))
     return True
 
