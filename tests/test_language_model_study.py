@@ -95,9 +95,11 @@ def test_a_first_look_has_two_seeds_and_the_rate_of_the_arm_that_it_is_compared_
     study, main = STUDIES["tuned_orders"], {"grpo", "span_credit", "tempo"}
     assert {cell.arm for cell in study.sweep(lambda _: [1e-5], lambda _: [1e-5])} == main - {"tempo"}
     seeds_of = {arm: {c.seed for c in study.final({arm: 1e-5}) if c.arm == arm} for arm in study.arms}
-    on_all = main | {"gdpo", "prefix_baseline"}  # which led on two
-    assert {arm for arm, seeds in seeds_of.items() if seeds == {0, 1}} == set(study.arms) - on_all
-    assert all(seeds_of[arm] == {0, 1, 2, 3, 4} for arm in on_all)
+    on_all = main | {"gdpo", "prefix_baseline", "lambda_grpo"}  # which led on two
+    assert all(seeds == {0, 1, 2, 3, 4} for seeds in seeds_of.values()) and seeds_of.keys() == on_all
+    study = STUDIES["directory"]
+    seeds_of = {arm: {c.seed for c in study.final({arm: 1e-5}) if c.arm == arm} for arm in study.arms}
+    assert {arm for arm, seeds in seeds_of.items() if seeds != {0, 1}} == main | {"grpo on success"}
 
 
 def test_fine_tuning_alone_starts_from_more_examples_or_more_epochs_and_changes_nothing(tmp_path):

@@ -176,7 +176,8 @@ def _on_all_seeds(study: Study, *arms: str) -> Study:
     return replace(study, arms=study.arms | {name: replace(study.arms[name], seeds=0) for name in arms})
 
 
-TUNED_ORDERS = _on_all_seeds(_after_examples("orders", "tuned_orders", 12, Start(32, 4e-5)), "gdpo", "prefix_baseline")
+TUNED_ORDERS = _after_examples("orders", "tuned_orders", 12, Start(32, 4e-5))
+TUNED_ORDERS = _on_all_seeds(TUNED_ORDERS, "gdpo", "prefix_baseline", "lambda_grpo")
 # Thirty seconds a step on one core, so that a run takes a quarter of an hour; longer ones are for a GPU.
 IN_PRODUCTS = on_success("products", agent=False) | on_entropy_trees("products")
 PRODUCTS = _after_examples("products", "products", 30, Start(64, 1e-4), **IN_PRODUCTS)
