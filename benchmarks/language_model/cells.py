@@ -75,9 +75,9 @@ class Cells:
     def rates(self) -> dict[str, float]:
         """
         Of each arm's best two rates the one with the higher mean reward over whole runs on the sweep's seeds, where
-        both have run on all; for an arm that is rated as another one, that one's. A single rate is that of all arms.
+        both have run on all; for an arm that is rated as another one, that one's.
         """
-        if len(self.study.rates) == 1:
+        if not self.study.is_swept:
             return dict.fromkeys(self.study.arms, self.study.rates[0])
         chosen, seeds = {}, self.study.sweep_seeds
         for arm in self.study.arms:

@@ -40,7 +40,7 @@ def show(cells: Cells, console: Console) -> None:
 def tables(cells: Cells) -> Iterator[Table]:
     """The sweep, the arms over GRPO, held-out pass rates: of what has been measured."""
     rates, study = cells.rates(), cells.study
-    if cells.rows and len(study.rates) > 1:
+    if cells.rows and study.is_swept:
         yield sweep_table(cells)
     pairs = with_grpo(cells, rates, rates[BASELINE], study.seeds) if BASELINE in rates else {}
     if pairs:

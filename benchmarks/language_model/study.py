@@ -27,7 +27,7 @@ class Study:
     Args:
         task (`str`): The task.
         arms (`dict[str, Arm]`): What is compared, the most important first. The first one is GRPO.
-        rates (`tuple[float, ...]`): Learning rates, in order. All arms take a single one, without a sweep.
+        rates (`tuple[float, ...]`): Learning rates, in order.
         first_rates (`tuple[float, ...]`): Those that an arm is tried at first; then the neighbours of the best, so
             that it does not lie at an end of what was tried.
         stem (`str`): Name of the files of its numbers and of its figure, in docs/evidence.
@@ -74,6 +74,11 @@ class Study:
         return self.stem if self.start else self.task
 
     @property
+    def is_swept(self) -> bool:
+        """Whether each arm has a rate of its own. A single rate is that of all arms."""
+        return len(self.rates) > 1
+
+    @property
     def has_criteria(self) -> bool:
         """Whether answers are judged by several criteria."""
         return self.task != "instructions"
@@ -116,7 +121,7 @@ class Study:
             best_two (`Callable`): The best two of them; none before all have been run.
         """
         first, *others = self.sweep_seeds
-        rated = [name for name, arm in self.arms.items() if not arm.rated_as] if len(self.rates) > 1 else []
+        rated = [name for name, arm in self.arms.items() if not arm.rated_as] if self.is_swept else []
         for arm in rated:
             yield from (self.cell(arm, rate, first) for rate in to_try(arm))
             yield from (self.cell(arm, rate, seed) for seed in others for rate in best_two(arm))
