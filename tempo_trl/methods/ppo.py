@@ -200,8 +200,8 @@ class PPOTrainer(TokenCreditTrainer):
         output |= {"values": values, "returns": returns, "value_mask": mask, "num_value_tokens": number}
         return advantages
 
-    def _use(self, output, credit, recount):
-        super()._use(output, credit, recount)
+    def _use(self, output, credit):
+        super()._use(output, credit)
         if "value_mask" in output:  # the off-policy mask reads the sign of a completion's mean advantage
             mask = output["value_mask"]
             output["outcome"] = output["advantages"].sum(dim=1) / mask.sum(dim=1).clamp(min=1)

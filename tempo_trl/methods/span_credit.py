@@ -162,11 +162,10 @@ class SpanCreditTrainer(TokenCreditTrainer):
         self._batches_of, self._trained = Counter(), set()  # by names in the log: with the criterion; with credit
         self._without_places = 0  # batches with credit, before the first with a place
 
-    def _log_credit(self, batch, rows, credit, totals):
-        super()._log_credit(batch, rows, credit, totals)
-        if batch.training:
-            self._watch_credit(totals.metrics)
-            self._watch_places(totals.metrics)
+    def _learn(self, totals):
+        super()._learn(totals)
+        self._watch_credit(totals.metrics)
+        self._watch_places(totals.metrics)
 
     def _watch_credit(self, metrics: dict[str, float]) -> None:
         """Warn once of each criterion without credit, on any rank, in the first batches in which it was judged."""

@@ -15,7 +15,7 @@ OF_TRL = {"prompts", "completions", "trainer_state", "log_extra", "log_metric"} 
 
 def warn_of_a_first_batch_without_branches(sums: dict[str, tuple[float, float]], method: str) -> None:
     """Warn if the first batch, over all ranks, has no branch. This is measured, so it covers any kind of sampling."""
-    if sums["branch_nodes"][0] == sums["branch_tokens"][0] == 0:
+    if sums["tempo/branch_nodes"][0] == sums["tempo/branch_tokens"][0] == 0:
         warnings.warn(
             "The first batch has no branches: no two completions of the same prompt part at a token, so "
             f"{method} adds nothing to GRPO's advantage. Check whether sampling is greedy, the rollout repeats "

@@ -93,7 +93,7 @@ class SpanRewards(RewardFunctions):
         self.each(rows, report, score)
         criteria = criteria_of(judged, *_agreed(judged, weights))
         given = criteria.rewards.nansum(dim=0), criteria.rewards.isfinite().sum(dim=0)
-        report.add(by_logged_name("mean", criteria, *given), {})
+        report.add(by_logged_name("mean", criteria, *given))
         return criteria
 
     def _label(self, function: str, criterion: str) -> str:
@@ -108,8 +108,8 @@ def by_logged_name(metric: str, criteria: Criteria, totals: torch.Tensor, counts
     that only other ranks' rows have are left out.
     """
     names = (f"spans/{logged_name(name)}/{metric}" for name in criteria.names)
-    entries = zip(names, totals.tolist(), counts.tolist(), strict=True)
-    return summed(entry for entry in entries if entry[-1])
+    sums = zip(totals.tolist(), counts.tolist(), strict=True)
+    return summed((name, own) for name, own in zip(names, sums, strict=True) if own[-1])
 
 
 def _agreed(judged: list[dict[str, tuple[float, Places]]], weights: dict[str, float]) -> tuple[dict[str, float], int]:

@@ -62,7 +62,7 @@ class StepRewards(RewardFunctions):
 
         self.each(rows, report, score)
         for name, own in zip(self.names, rewards, strict=True):
-            report.add(_means(name, own), {})
+            report.add(_means(name, own))
         weighted = rewards * torch.tensor(self.weights)[:, None, None]
         silent = rewards.isnan().all(dim=0)
         return tuple(terms.nansum(dim=0).masked_fill(silent, torch.nan) for terms in (weighted, weighted.abs()))

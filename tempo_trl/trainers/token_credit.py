@@ -25,7 +25,7 @@ from tempo_trl.trainers.credit_func import (
     refuse_a_wrong_credit_func,
 )
 from tempo_trl.trainers.recorder import Recorder
-from tempo_trl.trainers.report import Report, Totals, log_credit
+from tempo_trl.trainers.report import Report, Sums, Totals, log_totals, sums_of
 from tempo_trl.trainers.reward_functions import checked_functions, refuse_reserved_columns, refuse_reserved_metrics
 from tempo_trl.trainers.run import RunTrainer
 from tempo_trl.trainers.scored_rows import ScoredRows, loss_mask, witnessed
@@ -38,7 +38,7 @@ from tempo_trl.trainers.span_rewards import (
 )
 from tempo_trl.trainers.step_rewards import StepRewardFunc, StepRewards
 from tempo_trl.trainers.whole_groups import batch_of
-from tempo_trl.trainers.zero_advantages import on_all_rows, rows_with_credit
+from tempo_trl.trainers.zero_advantages import of_rows_with_credit
 from tempo_trl.tree_forward.tree_pass import State
 
 if TYPE_CHECKING:
@@ -230,8 +230,8 @@ class TokenCreditTrainer(RunTrainer):
         steps = checked_functions("step_reward_funcs", *of_steps, name)
         return steps, checked_functions("span_reward_funcs", *of_spans, name, cls.reads_criteria)
 
-    def _check_first_batch(self, sums: dict[str, tuple[float, float]]) -> None:
-        """Look at numerators and denominators of `tempo/*` of the first batch, over all ranks. Does nothing here."""
+    def _check_first_batch(self, sums: Sums) -> None:
+        """Look at the sums of the metrics of the first batch, over all ranks. Does nothing here."""
 
     @property
     def _advantage_floor(self) -> float | None:
@@ -289,17 +289,20 @@ class TokenCreditTrainer(RunTrainer):
     # A batch: credit
 
     def _assign_credit(self, rows: ScoredRows, report: Report, due: bool) -> None:
-        """Replace GRPO's advantages in a scored batch by the method's; then learn, log and record."""
+        """Replace GRPO's advantages in a scored batch by the method's; then log, learn and record."""
         batch, credit = batch_of(self, rows, report), None
         with self._kept(report):
             credit = self._own_credit(batch, rows)
             if self.credit_func is not None:
                 refuse_reserved_metrics(credit.metrics, "The credit function returned a metric {!r}")
-            report.add_credit(credit, rows.criteria)
+            self._use(rows.output, credit)
+            report.add(sums_of(self, batch))
+            report.add_credit(rows, credit)
         totals = report.over_ranks(len(rows.inputs))
-        self._use(rows.output, credit, totals.drops_tokens)
-        self._learn(totals)
-        self._log_credit(batch, rows, credit, totals)
+        rows.output["num_items_in_batch"] = rows.output["num_items_in_batch"].new_tensor(totals.tokens)
+        log_totals(self, totals)
+        if batch.training:
+            self._learn(totals)
         if due:
             self._recorder.record(batch, rows, credit)
 
@@ -313,11 +316,8 @@ class TokenCreditTrainer(RunTrainer):
         given = replace(batch, advantages=batch.advantages.clone(), outcome=batch.outcome.clone())
         return checked(self.credit(batch), given).rows(rows.place.own, rows.output["completion_ids"].shape[1])
 
-    def _use(self, output: dict, credit: Credit, recount: bool) -> None:
-        """Put the advantages and the loss mask into TRL's batch, and keep the outcome for the off-policy mask.
-
-        `recount` is whether any rank removes tokens from the loss.
-        """
+    def _use(self, output: dict, credit: Credit) -> None:
+        """Put the advantages and the loss mask into TRL's batch, and keep the outcome for the off-policy mask."""
         advantages, floor = credit.advantages, self._advantage_floor
         self._awaits_loss = advantages.ndim == 2
         if self._awaits_loss or credit.outcome is not None:
@@ -330,24 +330,16 @@ class TokenCreditTrainer(RunTrainer):
             mask = output["completion_mask"]
             kept = credit.loss_mask.to(mask.device, mask.dtype)
             output["tool_mask"] = output.get("tool_mask", torch.ones_like(mask)) * kept
-        if recount:
-            output["num_items_in_batch"] = self.accelerator.gather(loss_mask(output).sum()).sum()
 
     def _learn(self, totals: Totals) -> None:
         """Learn from a batch after its credit was computed, so that a baseline does not depend on its own rewards."""
-        if not self.model.training:
-            return
         if hasattr(self.learned, "update"):
             self.learned.update(totals.statistics)
         if self.state.global_step == 0:
             refuse_a_state_that_cannot_be_loaded(self.learned, self.credit_label)
+            self._check_first_batch(totals.sums)
         for name, value in getattr(self.learned, "learned_metrics", dict)().items():
             self._metrics["train"][name].append(value)
-
-    def _log_credit(self, batch: Batch, rows: ScoredRows, credit: Credit, totals: Totals) -> None:
-        sums = log_credit(self, batch, rows, credit, totals)
-        if batch.training and self.state.global_step == 0:
-            self._check_first_batch(sums)
 
     # A micro-batch: the loss
 
@@ -382,17 +374,11 @@ class TokenCreditTrainer(RunTrainer):
             changes["importance_sampling_level"] = "token"
         return changes
 
-    def _logps_of_the_loss(
-        self, inputs: dict, forward: Callable, model, input_ids, attention_mask, *args, **kwargs
-    ) -> tuple:
+    def _logps_of_the_loss(self, inputs: dict, forward: Callable, model, *args, **kwargs) -> tuple:
         """The one forward pass of a loss: of the rows with an advantage, then what their ratios are taken to."""
-        kept = None
         if self.args.skip_zero_advantages and self.model.training and not self.tree_pass.is_untried:
-            kept = rows_with_credit(inputs["advantages"], loss_mask(inputs))
-            input_ids, attention_mask = input_ids[kept], attention_mask[kept]
-        result = forward(model, input_ids, attention_mask, *args, **kwargs)
-        if kept is not None:
-            result = on_all_rows(kept, *result, inputs)
+            forward = partial(of_rows_with_credit, forward, inputs)
+        result = forward(model, *args, **kwargs)
         if inputs["advantages"].ndim == 2:
             inputs |= self._reference(inputs, result[0])
         return result

@@ -1,10 +1,19 @@
 """Leave completions without any advantage out of the forward and backward pass: they have no gradient."""
 
+from collections.abc import Callable
+
 import torch
 from trl import GRPOConfig, GRPOTrainer
 
 from tempo_trl.adapters import mixes_rows
 from tempo_trl.trainers.scored_rows import loss_mask
+
+
+def of_rows_with_credit(forward: Callable, inputs: dict, model, input_ids, attention_mask, *args, **kwargs) -> tuple:
+    """TRL's forward pass over a micro-batch, `forward(model, ...)`, for the rows of it that have credit."""
+    kept = rows_with_credit(inputs["advantages"], loss_mask(inputs))
+    result = forward(model, input_ids[kept], attention_mask[kept], *args, **kwargs)
+    return on_all_rows(kept, *result, inputs)
 
 
 def rows_with_credit(advantages: torch.Tensor, in_loss: torch.Tensor) -> torch.Tensor:
