@@ -62,7 +62,9 @@ def test_the_server_s_sampling_settings_are_where_the_tree_s_sampler_reads_them(
 
 def test_the_loss_counts_its_tokens_by_the_batch_s_own_number_and_mask():
     source = inspect.getsource(GRPOTrainer._generate_and_score_completions)
-    assert "num_items_in_batch = self.accelerator.gather(loss_mask.sum()).sum()" in source, "see token_credit._assign_credit"
+    assert "num_items_in_batch = self.accelerator.gather(loss_mask.sum()).sum()" in source, (
+        "see token_credit._assign_credit"
+    )
     assert 'inputs["num_items_in_batch"]' in inspect.getsource(GRPOTrainer._compute_loss)
     assert 'if "tool_mask" not in inputs else completion_mask * inputs["tool_mask"]' in inspect.getsource(
         GRPOTrainer._compute_loss

@@ -9,7 +9,6 @@ import pandas as pd
 from tempo_trl.data.orders import generated_rows
 from tempo_trl.rewards.json_fields import json_fields
 
-MEASURE = "right fields"  # what rises with the steps
 FIELDS = ("date", "customer", "city", "item", "quantity", "express")
 
 
@@ -40,12 +39,6 @@ def checks(answers: Sequence[str], orders: Sequence[str]) -> pd.DataFrame:
     judged = json_fields(list(answers), truth=[references()[order] for order in orders])
     frame = pd.DataFrame([{span.name: span.reward for span in spans} for spans in judged])
     return frame.assign(all=frame[list(FIELDS)].min(axis=1))
-
-
-def right_fields(completions: pd.DataFrame) -> float:
-    """Share of right fields in a table of completions."""
-    found = checks(answers_of(completions), orders_of(completions))
-    return float(found[list(FIELDS)].to_numpy().mean())
 
 
 def held_out_answers(folder: Path) -> tuple[pd.DataFrame, pd.DataFrame]:

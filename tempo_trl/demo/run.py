@@ -5,17 +5,11 @@ import os
 import subprocess
 import sys
 import time
-from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
-import pandas as pd
-import pyarrow as pa
-
-from tempo_trl.demo.answers import MEASURE, held_out_orders, orders_of, right_fields
 from tempo_trl.methods import method_label
-from tempo_trl.runs.files import write_atomically
-from tempo_trl.runs.log import STATE, training_log
+from tempo_trl.runs.log import training_log
 from tempo_trl.runs.recipes import recipe_path
 
 RECIPES = "smollm2-135m/orders"
@@ -31,6 +25,7 @@ KEEP_MEMORY = {
     "MALLOC_TOP_PAD_": str(2**28),
     "GLIBC_TUNABLES": "glibc.malloc.hugetlb=1",
 }
+PROGRESS = "progress.json"  # what the run's clock says of it
 LEVELS, LONGEST_CURVE = " ▁▂▃▄▅▆▇█", 16  # with all else on a line of 80 columns
 
 
@@ -49,7 +44,6 @@ class Run:
     folder: Path
     quick: bool = False
     process: subprocess.Popen | None = field(default=None, init=False)
-    _read: dict[Path, int] = field(default_factory=dict, init=False, repr=False)  # times of the tables that were read
 
     @property
     def label(self) -> str:
@@ -86,6 +80,7 @@ class Run:
 
     def start(self) -> None:
         self.folder.mkdir(parents=True, exist_ok=True)
+        (self.folder / PROGRESS).unlink(missing_ok=True)  # an earlier attempt's
         own = KEEP_MEMORY | {"OMP_NUM_THREADS": str(os.cpu_count()), "TOKENIZERS_PARALLELISM": "false"}
         with (self.folder / "run.log").open("a") as log:
             self.process = subprocess.Popen(self.command(), stdout=log, stderr=subprocess.STDOUT, env=os.environ | own)
@@ -99,74 +94,41 @@ class Run:
         """Whether it has evaluated the trained policy, which it does last."""
         return (self.folder / "eval_results.json").exists()
 
-    def tables(self) -> list[Path]:
-        """TRL's tables of completions, that of step 0 (held-out answers of the untrained policy) first."""
-        return sorted((self.folder / "completions").glob("completions_*.parquet"))
-
-    def shares(self) -> list[float]:
-        """
-        The share of right fields at each step so far, read from TRL's tables of completions.
-
-        They are kept in shares.json: an evaluation replaces the table of the step before it.
-        """
-        kept, tables = self.folder / "shares.json", {table.name: table for table in self.tables()}
-        known = json.loads(kept.read_text()) if kept.exists() else {}
-        # Without those of a step that a resumed run trains again.
-        shares = {name: share for name, share in known.items() if name in tables}
-        for name, table in tables.items():
-            with suppress(pa.ArrowInvalid, OSError):  # the run is writing it, or has removed it
-                changed = table.stat().st_mtime_ns
-                if self._read.get(table) != changed:
-                    completions = pd.read_parquet(table)
-                    self._read[table] = changed
-                    if held_out_orders().isdisjoint(orders_of(completions)):
-                        shares[name] = right_fields(completions)
-        if shares != known:
-            write_atomically(kept, json.dumps(shares, indent=2))
-        return [shares[name] for name in sorted(shares)]
+    def rewards(self) -> list[float]:
+        """The mean reward of each step, once it has ended."""
+        return [entry["reward"] for entry in training_log(self.folder) if "reward" in entry]
 
 
 class Watch:
-    """What a run does now, seen from the files that it writes. It is made before the run starts."""
+    """What a run does now, as its clock writes it down."""
 
     def __init__(self, run: Run):
-        self.run, self.shares, self.phase = run, run.shares(), ""
-        self.begun = 0.0
-        # Files of an earlier attempt. Their times tell, because the clock of files runs behind Python's.
-        self.old = {path: path.stat().st_mtime_ns for path in (*run.tables(), run.folder / STATE) if path.exists()}
-        # A resumed run keeps the time that it had at its last checkpoint.
-        self.earlier = sum(entry.get("step_time", 0.0) for entry in training_log(run.folder))
+        self.run, self.phase, self.rewards = run, "before", []
+        self.seconds, self.since = 0.0, time.monotonic()  # of training when the clock last wrote; when that was
 
     def look(self) -> bool:
-        """Look at the files. Returns whether the run has done a step, or does something else than before."""
-        before = self.phase, len(self.shares)
-        trained = self._has_written(self.run.folder / STATE)  # asked first: the last step's table is there by now
-        self.shares = self.run.shares()
-        if trained:
-            self.phase = "after"
-        elif self.phase != "training":
-            self.phase = "training" if any(map(self._has_written, self.run.tables())) else "before"
-            self.begun = time.monotonic()
-        return (self.phase, len(self.shares)) != before
+        """Read what the clock wrote. Returns whether the run has done a step, or does something else than before."""
+        before, path = (self.phase, len(self.rewards)), self.run.folder / PROGRESS
+        if path.exists():
+            self.phase, self.seconds, self.rewards = json.loads(path.read_text())
+        changed = (self.phase, len(self.rewards)) != before
+        self.since = time.monotonic() if changed else self.since
+        return changed
 
     def spent(self) -> float:
-        """Seconds of training so far, as far as the clock of the run counts them."""
-        here = time.monotonic() - self.begun if self.phase == "training" else 0.0
-        return self.run.seconds if self.phase == "after" else min(self.earlier + here, self.run.seconds)
+        """Seconds of training so far."""
+        here = time.monotonic() - self.since if self.phase == "training" else 0.0
+        return self.run.seconds if self.phase == "after" else min(self.seconds + here, self.run.seconds)
 
     def state(self, curve: bool) -> str:
-        """In words, with the curve of the shares or with the last one only."""
+        """In words, with the curve of the rewards or with the last one only."""
         if self.phase != "training":
             return f"{'' if self.phase == 'after' else 'loading, and '}answering held-out orders"
         left = f"{self.run.seconds - self.spent():.0f} s left"
-        if not self.shares:
+        if not self.rewards:
             return f"first step, {left}"
-        last = f"{self.shares[-1]:.2f}, {left}"
+        last = f"{self.rewards[-1]:.2f}, {left}"
         if not curve:
-            return f"step {len(self.shares)}, {MEASURE} {last}"
-        levels = "".join(LEVELS[round(share * (len(LEVELS) - 1))] for share in self.shares[-LONGEST_CURVE:])
-        return f"{MEASURE} {self.shares[0]:.2f} {levels} {last}"
-
-    def _has_written(self, path: Path) -> bool:
-        """Whether this file is from now, not from an earlier attempt."""
-        return path.exists() and path.stat().st_mtime_ns != self.old.get(path)
+            return f"step {len(self.rewards)}, reward {last}"
+        levels = "".join(LEVELS[round(reward * (len(LEVELS) - 1))] for reward in self.rewards[-LONGEST_CURVE:])
+        return f"reward {self.rewards[0]:.2f} {levels} {last}"

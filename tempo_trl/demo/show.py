@@ -14,7 +14,7 @@ from rich.table import Table
 from rich.text import Text
 
 from tempo_trl.credit.advantages import outcome_advantages
-from tempo_trl.demo.answers import FIELDS, MEASURE, checks, held_out_answers, held_out_rates, references
+from tempo_trl.demo.answers import FIELDS, checks, held_out_answers, held_out_rates, references
 from tempo_trl.demo.run import Run
 from tempo_trl.methods import METHODS
 from tempo_trl.report.collect import spread
@@ -44,10 +44,7 @@ def show(runs: list[Run], folder: Path, console: Console) -> None:
         order = before["asked"][row]
         console.print(before_and_after(order, before["answer"][row], after["answer"][row]))
     _show_credit(runs[0], console)
-    numbers = {
-        run.method: {MEASURE: run.shares(), "held_out": own.to_dict()}
-        for run, own in zip(runs, rates.values(), strict=True)
-    }
+    numbers = {run.method: {"reward": run.rewards(), "held_out": rates[run.method].to_dict()} for run in runs}
     write_atomically(folder / "results.json", json.dumps({"runs": numbers}, indent=2))
     console.print(f"Numbers: {folder / 'results.json'}", highlight=False, soft_wrap=True)
 

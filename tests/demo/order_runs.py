@@ -49,7 +49,8 @@ def trained(folder: Path) -> None:
 
 def evaluated(folder: Path) -> None:
     """The evaluation at the end, which replaces the table of the last step."""
-    (folder / "trainer_state.json").write_text(json.dumps({"log_history": [{"step": 2, "reward": 0.9}]}))
+    log = [{"step": 1, "reward": 0.42}, {"step": 2, "reward": 0.9}]
+    (folder / "trainer_state.json").write_text(json.dumps({"log_history": log}))
     table(folder, 2, [*TRAINED[:1], *HELD_OUT], ["no", *(row["truth"] for row in HELD_OUT)])
     (folder / "eval_results.json").write_text("{}")
 

@@ -56,11 +56,12 @@ def test_offline_the_hub_is_not_asked_for_what_its_cache_lacks():
 
 @pytest.mark.parametrize(("seconds", "stops"), [(100, False), (39, True)])
 @pytest.mark.parametrize("every", [1, 5])
-def test_the_clock_ends_before_the_log_that_would_exceed_it(seconds, stops, every):
+def test_the_clock_ends_before_the_log_that_would_exceed_it(seconds, stops, every, tmp_path):
     first, second = ({"step": n * every, "step_time": 10.0 * n / every} for n in (1, 2))
-    state = SimpleNamespace(log_history=[first, {"eval_reward": 0.5}, second], logging_steps=every)
+    history = [first, {"eval_reward": 0.5}, second]
+    state = SimpleNamespace(log_history=history, logging_steps=every, is_world_process_zero=True)
     control = SimpleNamespace(should_training_stop=False, should_save=False)
-    Clock(seconds).on_log(None, state, control)
+    Clock(seconds).on_log(SimpleNamespace(output_dir=tmp_path), state, control)
     assert control.should_training_stop is stops
     assert control.should_save is stops
 

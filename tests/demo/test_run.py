@@ -3,33 +3,37 @@
 import json
 import os
 import sys
+import time
 
 import pytest
 from rich.console import Console
 
 from tempo_trl.demo import orders
 from tempo_trl.demo.language_model import Source
-from tempo_trl.demo.run import Run, Watch
+from tempo_trl.demo.run import PROGRESS, Run, Watch
 from tempo_trl.launch import cli
 from tempo_trl.launch.arguments import parse
-
-from .order_runs import TRAINED, evaluated, table, trained
 
 TRAINING = """
 import sys, time
 from pathlib import Path
-from tests.demo.order_runs import HELD_OUT, TRAINED, evaluated, recorded, table, wrong_city
+from types import SimpleNamespace
+from tempo_trl.launch.timed_training import Clock
+from tests.demo.order_runs import evaluated, recorded, trained
 
-folder = Path(sys.argv[1])
-seen = folder / "shares.json"
-table(folder, 0, HELD_OUT, ["Sure!", '{"city": '])
+folder, clock, control = Path(sys.argv[1]), Clock(220), SimpleNamespace()
+args = SimpleNamespace(output_dir=folder)
+state = SimpleNamespace(global_step=0, is_world_process_zero=True, log_history=[], logging_steps=1)
+clock.on_train_begin(args, state, control)
 recorded(folder)
-for step in (1, 2):
-    answers = [wrong_city(TRAINED[0]["truth"]), TRAINED[1]["truth"] if step == 2 else "no"]
-    written = table(folder, step, TRAINED, answers)
-    end = time.monotonic() + 300  # of a test that does not look
-    while not (seen.exists() and written.name in seen.read_text()) and time.monotonic() < end:
+for step, reward in ((1, 0.42), (2, 0.9)):
+    clock.on_step_begin(args, state, control)
+    state.log_history.append({"step": step, "reward": reward, "step_time": 20.0})
+    clock.on_log(args, state, control)
+    while not (folder / f"seen-{step}").exists():
         time.sleep(0.01)
+clock.on_train_end(args, state, control)
+trained(folder)
 evaluated(folder)
 """
 
@@ -46,48 +50,36 @@ def test_a_run_is_one_that_the_parser_takes(method, quick, tmp_path):
     assert training.log_trees_steps == 1
 
 
-def test_the_share_of_each_step_outlives_the_evaluation_that_replaces_its_table(tmp_path):
+def test_a_watch_counts_the_seconds_of_the_clock_and_those_since_it_wrote(tmp_path, monkeypatch):
+    now = [100.0]
+    monkeypatch.setattr(time, "monotonic", lambda: now[0])
+    watch = Watch(Run("grpo", tmp_path))
+    assert not watch.look()  # the clock has written nothing
+    assert watch.state(curve=True) == "loading, and answering held-out orders"
+    for phase, seconds, rewards, spent in (
+        ("before", 0.0, [], 0.0),
+        ("training", 60.0, [0.5, 0.75], 67.0),  # a resumed run
+        ("training", 215.0, [0.5, 0.75, 1.0], 220.0),  # all that there are
+        ("after", 215.0, [0.5, 0.75, 1.0], 220.0),
+    ):
+        (tmp_path / PROGRESS).write_text(json.dumps((phase, seconds, rewards)))
+        assert watch.look() is (phase != "before")
+        assert not watch.look()
+        now[0] += 7.0
+        assert watch.spent() == spent
+        if phase == "training":
+            last = f"step {len(rewards)}, reward {rewards[-1]:.2f}"
+            assert watch.state(curve=False) == f"{last}, {220 - spent:.0f} s left"
+    assert watch.state(curve=True) == "answering held-out orders"
+
+
+def test_a_run_that_starts_forgets_how_far_an_earlier_attempt_was(tmp_path, monkeypatch):
+    (tmp_path / PROGRESS).write_text(json.dumps(("after", 220.0, [1.0])))
+    monkeypatch.setattr(Run, "command", lambda run: [sys.executable, "-c", ""])
     run = Run("grpo", tmp_path)
-    assert run.shares() == []
-    trained(tmp_path)
-    shares = [5 / 6, 11 / 12]
-    assert run.shares() == pytest.approx(shares)
-    evaluated(tmp_path)
-    assert run.finished()
-    assert run.shares() == pytest.approx(shares)
-    assert Run("grpo", tmp_path).shares() == pytest.approx(shares)  # in another process
-
-
-def test_a_step_that_is_trained_again_counts_once(tmp_path):
-    trained(tmp_path)
-    assert len(Run("grpo", tmp_path).shares()) == 2
-    run = Run("grpo", tmp_path)
-    (tmp_path / "completions" / "completions_00002.parquet").unlink()  # as the clock of the resumed run does
-    assert run.shares() == pytest.approx([5 / 6])
-    table(tmp_path, 2, TRAINED, ["no", "no"])
-    assert run.shares() == pytest.approx([5 / 6, 0])
-
-
-def test_a_table_that_is_being_written_is_read_when_it_is_whole(tmp_path):
-    trained(tmp_path)
-    path = tmp_path / "completions" / "completions_00002.parquet"
-    whole = path.read_bytes()
-    path.write_bytes(whole[:100])
-    run = Run("grpo", tmp_path)
-    assert len(run.shares()) == 1
-    path.write_bytes(whole)
-    assert len(run.shares()) == 2
-
-
-def test_a_look_shows_the_last_step_where_training_ends_meanwhile(tmp_path, monkeypatch):
-    run = Run("grpo", tmp_path)
-    watch, shares = Watch(run), run.shares
-    trained(tmp_path)
-    monkeypatch.setattr(run, "shares", lambda: (shares(), evaluated(tmp_path))[0])
-    assert watch.look()
-    assert watch.state(curve=False).startswith("step 2, right fields 0.92")
-    assert watch.look()
-    assert watch.phase == "after"
+    run.start()
+    assert run.process.wait() == 0
+    assert not Watch(run).look()
 
 
 @pytest.mark.matrix
@@ -97,6 +89,15 @@ def test_into_a_file_the_demo_prints_a_line_per_step_and_what_changed(monkeypatc
     monkeypatch.setattr(Run, "command", lambda run: [sys.executable, "-c", TRAINING, str(run.folder)])
     monkeypatch.setenv("PYTHONPATH", os.getcwd())
     monkeypatch.setattr(orders, "Console", lambda: Console(width=80))
+    look = Watch.look
+
+    def seen(watch):
+        changed = look(watch)
+        for step in range(1, len(watch.rewards) + 1):
+            (watch.run.folder / f"seen-{step}").touch()
+        return changed
+
+    monkeypatch.setattr(Watch, "look", seen)
     assert orders.main(str(tmp_path), quick=False, compare=False) == 0
     printed = capsys.readouterr().out
     lines = printed.splitlines()
@@ -105,13 +106,13 @@ def test_into_a_file_the_demo_prints_a_line_per_step_and_what_changed(monkeypatc
         assert str(tmp_path / "orders" / name) in printed
     steps = [line for line in lines if line.startswith("span_credit: step ")]
     assert [line.rpartition(",")[0] for line in steps] == [
-        "span_credit: step 1, right fields 0.42",
-        "span_credit: step 2, right fields 0.92",
+        "span_credit: step 1, reward 0.42",
+        "span_credit: step 2, reward 0.90",
     ]
     assert "mean of the six" in printed
     folder = tmp_path / "orders"
     results = json.loads((folder / "results.json").read_text())["runs"]["span_credit"]
-    assert results["right fields"] == pytest.approx([5 / 12, 11 / 12])
+    assert results["reward"] == [0.42, 0.9]
     assert results["held_out"]["before"]["city"] == 0
     assert results["held_out"]["after"]["all"] == 1
     assert (folder / "report.html").is_file()
