@@ -21,6 +21,7 @@ from tempo_trl.trainers.steps import delimited_steps
 
 # Of tensors on ranks with shorter completions.
 PADDING = {"turns": -1, "steps": -1, "step_rewards": torch.nan, "step_sizes": torch.nan}
+CRITERIA = {"criterion_rewards": "rewards", "criterion_starts": "starts", "criterion_ends": "ends"}
 PER_STEP = ("observations", "step_rewards", "step_sizes")  # tensors of shape `(B, N)`
 
 
@@ -38,6 +39,30 @@ def batch_of(trainer: GRPOTrainer, rows: ScoredRows, report: Report) -> Batch:
         report ([`Report`]):
             Keeps errors of the user's functions, and what they log.
     """
+    own = _tensors_of(trainer, rows, report)
+    columns = rows.inputs if trainer.credit_func is not None or trainer.reads_columns else []
+    whole, inputs = gather_groups(trainer.accelerator, rows.place, own, columns)
+    whole |= _of_rewards(trainer, rows, whole["advantages"])
+    all_rewards = None
+    if trainer.scale_rewards == "batch":
+        all_rewards = rewards_of_all_ranks(trainer, rows.rewards_per_func, own["steps"], own["step_rewards"])
+    most = int(whole["steps"].max()) + 1  # gathered tensors are padded to the most steps of all ranks
+    whole |= {name: whole[name][:, :most] for name in PER_STEP if name in whole}
+    criteria = _whole_criteria(trainer, rows.criteria, whole) if rows.criteria else None
+    return Batch(
+        **whole | {"loss_mask": whole["loss_mask"].bool()},
+        num_generations=rows.num_generations,
+        columns={name: [row.get(name) for row in inputs] for name in dict.fromkeys(n for row in inputs for n in row)},
+        training=trainer.model.training,
+        counted=rows.place.counted,
+        tree_rollouts=trainer.rollout_func.trees if isinstance(trainer.rollout_func, TreeRollout) else None,
+        all_rewards=all_rewards,
+        criteria=criteria,
+    )
+
+
+def _tensors_of(trainer: GRPOTrainer, rows: ScoredRows, report: Report) -> dict[str, torch.Tensor | None]:
+    """The tensors of this rank's rows that are gathered, None where there is none. They are the same on all ranks."""
     output = rows.output
     lengths = torch.tensor([len(ids) for ids in rows.completion_ids])
     turns = turns_of(lengths, rows.sampled, output["completion_ids"].shape[1])
@@ -47,20 +72,17 @@ def batch_of(trainer: GRPOTrainer, rows: ScoredRows, report: Report) -> Batch:
     images = list(map(images_in, rows.prompts)) if trainer._is_vlm else ()
     prompts = prompt_keys(output["prompt_ids"], output["prompt_mask"], images)
     seen = seen_ids(rows, turns) if trainer._is_vlm and trainer.sees_answers else None
-    observations = None
+    observations = step_rewards = step_sizes = None
     if trainer.credit_func is not None or trainer.reads_observations or trainer.sees_answers:
         ids = output["completion_ids"] if seen is None else seen
         observations = observed_before_steps(trainer, rows, ids, turns, steps, prompts, report)
-    step_rewards = step_sizes = None
     if trainer.step_rewards:
         step_rewards, step_sizes = trainer.step_rewards(rows, steps, report)
-    every_reward = weighted_rewards(trainer, rows.rewards_per_func)
-    rewards = every_reward[rows.place.group_rows]
     tensors = {
         "completion_ids": output["completion_ids"],
         "seen_ids": seen,
         "lengths": lengths,
-        "advantages": output["advantages"].masked_fill(rewards[rows.place.own].isnan(), torch.nan),
+        "advantages": output["advantages"],
         "prompts": prompts,
         "loss_mask": rows.loss_mask,
         "turns": turns,
@@ -70,42 +92,25 @@ def batch_of(trainer: GRPOTrainer, rows: ScoredRows, report: Report) -> Batch:
         "step_sizes": step_sizes,
         "logps": output.get("old_per_token_logps", output.get("sampling_per_token_logps")),
         "entropies": rows.entropies,
-        **(_tensors_of(rows.criteria) if rows.criteria else {}),
     }
-    columns = rows.inputs if trainer.credit_func is not None or trainer.reads_columns else []
-    whole, inputs = gather_groups(trainer.accelerator, rows.place, tensors, columns)
+    if rows.criteria and rows.criteria.names:  # all ranks have as many
+        tensors |= {name: getattr(rows.criteria, field) for name, field in CRITERIA.items()}
+    return tensors
+
+
+def _of_rewards(trainer: GRPOTrainer, rows: ScoredRows, advantages: torch.Tensor) -> dict[str, torch.Tensor]:
+    """What follows from the rewards of whole groups, with TRL's `(R,)` advantages made NaN where unscorable."""
     rewards_per_func = rows.rewards_per_func[rows.place.group_rows].cpu()
-    flat = flat_outcomes(trainer, rewards_per_func, rows.num_generations)
-    whole["outcome"] = without_rounding(whole["advantages"], flat)
-    if trainer.args.skip_zero_advantages:
-        whole["advantages"] = whole["outcome"]
-    all_rewards = None
-    if trainer.scale_rewards == "batch":
-        all_rewards = rewards_of_all_ranks(trainer.accelerator, every_reward.cpu(), steps, step_rewards)
-    most = int(whole["steps"].max()) + 1  # gathered tensors are padded to the most steps of all ranks
-    whole |= {name: whole[name][:, :most] for name in PER_STEP if name in whole}
-    criteria = _whole_criteria(trainer, rows.criteria, whole) if rows.criteria else None
-    return Batch(
-        **whole | {"loss_mask": whole["loss_mask"].bool()},
-        rewards=rewards.cpu(),
-        rewards_per_func=rewards_per_func,
-        num_generations=rows.num_generations,
-        columns={name: [row.get(name) for row in inputs] for name in dict.fromkeys(n for row in inputs for n in row)},
-        training=trainer.model.training,
-        counted=rows.place.counted,
-        tree_rollouts=trainer.rollout_func.trees if isinstance(trainer.rollout_func, TreeRollout) else None,
-        all_rewards=all_rewards,
-        criteria=criteria,
-        reward_sizes=reward_sizes(trainer, rewards_per_func),
-    )
-
-
-CRITERIA = {"criterion_rewards": "rewards", "criterion_starts": "starts", "criterion_ends": "ends"}
-
-
-def _tensors_of(criteria: Criteria) -> dict[str, torch.Tensor]:
-    """The tensors of this rank's criteria that are gathered; all ranks have as many columns."""
-    return {name: getattr(criteria, field) for name, field in CRITERIA.items()} if criteria.names else {}
+    rewards = weighted_rewards(trainer, rewards_per_func)
+    advantages = advantages.masked_fill(rewards.isnan(), torch.nan)
+    outcome = without_rounding(advantages, flat_outcomes(trainer, rewards_per_func, rows.num_generations))
+    return {
+        "rewards": rewards,
+        "rewards_per_func": rewards_per_func,
+        "reward_sizes": reward_sizes(trainer, rewards_per_func),
+        "advantages": outcome if trainer.args.skip_zero_advantages else advantages,
+        "outcome": outcome,
+    }
 
 
 def _whole_criteria(trainer: GRPOTrainer, own: Criteria, gathered: dict[str, torch.Tensor]) -> Criteria:
@@ -156,21 +161,22 @@ def gather_groups(
 
 
 def rewards_of_all_ranks(
-    accelerator: Accelerator, rewards: torch.Tensor, steps: torch.Tensor, step_rewards: torch.Tensor | None
+    trainer: GRPOTrainer, rewards_per_func: torch.Tensor, steps: torch.Tensor, step_rewards: torch.Tensor | None
 ) -> TurnRewards:
     """
     The rewards of the rows of all ranks. Every rank must call this.
 
     Args:
-        accelerator (`Accelerator`):
-            The trainer's accelerator.
-        rewards (`torch.Tensor` of shape `(N,)`):
+        trainer ([`~tempo_trl.TokenCreditTrainer`]):
+            The trainer.
+        rewards_per_func (`torch.Tensor` of shape `(N, F)`):
             Rewards of the rows of all ranks.
         steps (`torch.Tensor` of shape `(B, T)`):
             Step of each token of this rank's rows.
         step_rewards (`torch.Tensor` of shape `(B, n)`, *optional*):
             Rewards of their steps.
     """
+    accelerator, rewards = trainer.accelerator, weighted_rewards(trainer, rewards_per_func).cpu()
     count = accelerator.gather((steps.amax(dim=1) + 1).to(accelerator.device)).cpu()
     column = torch.arange(int(count.max()))
     turns = torch.where(column < count[:, None], column, -1)
