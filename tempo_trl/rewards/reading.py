@@ -18,14 +18,13 @@ import json
 import re
 from bisect import bisect_left
 from collections.abc import Sequence
-from itertools import chain, zip_longest
+from itertools import chain
 from typing import Any, NamedTuple
 
 import numpy as np
 
-OPEN, CLOSE = "<tool_call>", "</tool_call>"
-_TAG = re.compile("</?(?:think|tool_call)>")
-_TAGGED = re.compile(f"{OPEN}(?P<body>.*?)(?:{CLOSE}|(?={OPEN})|\\Z)", re.DOTALL)
+from tempo_trl.rewards.written_calls import CLOSE, OPEN, TAG, call_json, find_call, tagged_calls
+
 _THOUGHT_END = re.compile(r"\s*</think>")
 _BRACKETED = re.compile(r"<[^<>\s]{1,64}>|\[/?[A-Z_]{1,32}\]")
 # Special tokens at the end of a text that comes without messages.
@@ -129,7 +128,7 @@ def rendered(message: dict) -> str:
 
 
 def _behind_thought(message: dict) -> str:
-    calls = (f"{OPEN}{_json(call)}{CLOSE}" for call in message.get("tool_calls") or [])
+    calls = (f"{OPEN}{call_json(call)}{CLOSE}" for call in message.get("tool_calls") or [])
     return "".join([content_of(message), *calls])
 
 
@@ -160,18 +159,6 @@ def _any_of(words: list[str]) -> str:
     return "|".join(map(re.escape, sorted(words, key=len, reverse=True))) or "(?!)"
 
 
-def _called(call: Any) -> tuple[str, dict]:
-    """Name and arguments of a call; empty if it is malformed."""
-    function = call.get("function", call) if isinstance(call, dict) else None
-    name, arguments = (function.get("name"), function.get("arguments")) if isinstance(function, dict) else (None, None)
-    return name if isinstance(name, str) else "", arguments if isinstance(arguments, dict) else {}
-
-
-def _json(call: Any) -> str:
-    name, arguments = _called(call)
-    return json.dumps({"name": name, "arguments": arguments}, default=str)
-
-
 def _body_length(text: str, special: str) -> int:
     """Length of a text without special tokens, and white space between them, at its end."""
     length = len(text)
@@ -198,7 +185,7 @@ class _Reader:
     def __init__(self, text: str, special: list[str], body_length: int):
         self.text, self.body_length, self.segments, self.cursor = text, body_length, [], 0
         self.special = _any_of(special)
-        self.silent = _any_of([word for word in special if not _TAG.fullmatch(word)])
+        self.silent = _any_of([word for word in special if not TAG.fullmatch(word)])
         self.kept, self.index = _kept(text, rf"\s+|{self.special}")
 
     def read(self, message: dict, is_last: bool) -> None:
@@ -251,7 +238,7 @@ class _Reader:
             self.segments.append(
                 Segment("thought", said[:first], at and at[: first + 1], at and index[0], at and index[over])
             )
-        for start, inner, inner_end, end, is_closed in _tagged(body, is_thought_over):
+        for start, inner, inner_end, end, is_closed in tagged_calls(body, is_thought_over):
             stop = len(self.text) if end is None and is_last else index[len(body) if end is None else end]
             place = (index[start], stop) if at else (None, None)
             inside = at and index[inner : inner_end + 1]
@@ -281,21 +268,14 @@ class _Reader:
         self.cursor = max(self.cursor, at[-1]) if at else self.cursor
 
     def _call(self, call: Any) -> Segment:
-        """A call that TRL parsed: the next one between tags that says it, else its name and arguments."""
-        (name, arguments), parsed, keys = _called(call), _json(call), [*map(str, _called(call)[1])]
-        place = body = is_json = None
-        for tagged in _TAGGED.finditer(self.text, self.cursor):
-            is_json = _is_said(name, keys, tagged["body"])
-            if is_json is not None:
-                place, body = tagged.span(), tagged.span("body")
-                break
-        else:
-            place = body = _in_a_row([{name}, *_pieces(arguments)], self.text, self.cursor) if name else None
-        if place is None:
+        """A call that TRL parsed."""
+        parsed, written = call_json(call), find_call(call, self.text, self.cursor)
+        if written is None:
             return Segment("call", "", None, parsed=parsed)
-        self.cursor = place[1]
-        said, at = self.text[slice(*body)], range(body[0], body[1] + 1)
-        return Segment("call", said, at, *place, parsed=parsed, is_json=bool(is_json))
+        self.cursor = written.place[1]
+        start, end = written.body
+        at = range(start, end + 1)
+        return Segment("call", self.text[start:end], at, *written.place, parsed=parsed, is_json=written.is_json)
 
     def _is_all(self, said: str, begin: int, end: int) -> bool:
         return self.kept[slice(*np.searchsorted(self.index, (begin, end)))] == "".join(said.split())
@@ -324,61 +304,3 @@ def _kept(text: str, ignored: str) -> tuple[str, np.ndarray]:
     begins, lengths = edges[::2], edges[1::2] - edges[::2]
     index = np.arange(lengths.sum()) + np.repeat(begins - (lengths.cumsum() - lengths), lengths)
     return re.sub(ignored, "", text), index
-
-
-def _is_said(name: str, keys: list[str], body: str) -> bool | None:
-    """Whether a call stands between tags as JSON; False if in another form; None if it is another call."""
-    try:
-        written = _called(json.loads(body))
-    except (ValueError, RecursionError):
-        begins = name and name in "".join(body.split(maxsplit=1)[:1])  # its first word is the name, or has it in a tag
-        return False if begins and _in_a_row([{name}, *({key} for key in keys)], body, 0) else None
-    return True if (name, keys) == (written[0], [*written[1]]) else None
-
-
-def _pieces(value: Any) -> list[set[str]]:
-    """The spellings of the keys and values of a call's arguments, in order."""
-    match value:
-        case dict():
-            return [piece for key, each in value.items() for piece in ({str(key)}, *_pieces(each))]
-        case list():
-            return [piece for each in value for piece in _pieces(each)]
-        case str():
-            return [{value, json.dumps(value)[1:-1], json.dumps(value, ensure_ascii=False)[1:-1]}]
-    return [{str(value), "null" if value is None else str(value).lower()}]
-
-
-def _in_a_row(pieces: list[set[str]], text: str, begin: int) -> tuple[int, int] | None:
-    """Where a text has pieces one after the other, each in one of its spellings: from the first piece's last place."""
-    at, places = begin, []
-    for spellings in pieces:
-        found = [(start, start + len(each)) for each in spellings if (start := text.find(each, at)) >= 0]
-        if not found:
-            return None
-        places.append(min(found))
-        at = places[-1][1]
-    if len(places) < 2:
-        return places[0] if places else None
-    (start, end), (second, _) = places[:2]
-    return max(start, text.rfind(text[start:end], start, second)), at
-
-
-def _tagged(text: str, is_thought_over: bool) -> list[tuple[int, int, int, int | None, bool]]:
-    """
-    The calls between tags outside of thoughts: start, begin and end of what is between the tags, end (None if it is
-    that of the text), and whether the closing tag ended it, or another opening tag.
-    """
-    calls, said, opened, is_thought, last = [], is_thought_over, None, False, text.rfind("</think>")
-    tags = [*_TAG.finditer(text)]
-    for tag, following in zip_longest(tags, tags[1:]):
-        is_argument = opened is not None and following is not None and following[0] == CLOSE
-        if is_thought or (opened is None and tag[0] == "<think>" and (not said or tag.end() <= last)):
-            is_thought = tag[0] != "</think>"
-            said = said or not is_thought
-        elif tag[0] == "</think>" and not said and not is_argument:  # the prompt opened the thought
-            calls, opened, said = [], None, True
-        elif tag[0] in (OPEN, CLOSE):
-            if opened is not None:
-                calls.append((*opened, *tag.span(), tag[0] == CLOSE))
-            opened = tag.span() if tag[0] == OPEN else None
-    return calls if opened is None else [*calls, (*opened, len(text), None, False)]
