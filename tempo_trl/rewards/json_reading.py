@@ -26,7 +26,6 @@ from typing import Any, NamedTuple
 RESERVED = ("json", "additional", "outside")  # criteria that are not leaves
 WHOLE = "$"  # a list at the top that is compared as a whole
 MAX_DEPTH = 64  # of a reference, and of values that have places
-_MAX_DIGITS = 4000  # `int` refuses more than 4,300, and takes quadratic time
 _MAX_MARKS = 30  # in a row, as in Unicode's stream-safe texts: NFKC takes quadratic time for more
 _PLAIN = re.compile(r'[^.\[\]"]+')
 _SPACE = re.compile(r"[ \t\n\r]*")
@@ -37,17 +36,11 @@ Path = tuple[Key, ...]
 Verdict = tuple[float, int, int | None]  # reward and place; without an end it is that of the text
 
 
-def integer(digits: str) -> int | float:
-    """A number of any length in linear time: above 4,000 digits infinity."""
-    return int(digits) if len(digits) <= _MAX_DIGITS else float(digits)
-
-
 def _refuse_constant(name: str) -> None:
     raise ValueError(f"{name} is not JSON")
 
 
-_STRICT = json.JSONDecoder(parse_int=integer, parse_constant=_refuse_constant)
-_LENIENT = json.JSONDecoder(parse_int=integer)
+_STRICT, _LENIENT = json.JSONDecoder(parse_constant=_refuse_constant), json.JSONDecoder()
 
 
 # Values with places
@@ -160,7 +153,7 @@ class _Scanner:
         """A whole value, and the index after it. A number ends where JSON goes on; else it was cut off, or is none."""
         try:
             value, end = self.decoder.raw_decode(self.text, at)
-        except (ValueError, RecursionError) as error:  # NaN and Infinity, and what is nested too deep, have no place
+        except (ValueError, RecursionError) as error:  # NaN, more than 4,300 digits, too deep: these have no place
             raise JSONDecodeError(str(error), self.text, getattr(error, "pos", at)) from None
         if type(value) in (int, float) and not _AFTER_NUMBER.match(self.text, end):
             raise JSONDecodeError("Unfinished number", self.text, at)

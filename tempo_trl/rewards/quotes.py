@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 from unicodedata import combining
 
 from tempo_trl.rewards.mean_reward import made_of
-from tempo_trl.rewards.span_reward import SpanReward
+from tempo_trl.rewards.span_reward import SpanReward, check_lists
 
 _MARKS = str.maketrans("‘’`´“”„«»‐‑–—ς", "''''" + '"' * 5 + "----σ")
 _AROUND = "\"'“”„«»‘’` "
@@ -82,10 +82,8 @@ def _spans(
     judged: Any, texts: list[str], judge: str, log_metric: Callable[[str, float], None] | None
 ) -> list[list[SpanReward]]:
     """The criteria of all completions, from what the judge returned."""
-    if not isinstance(judged, list | tuple) or len(judged) != len(texts):
-        got = f"{len(judged)} lists" if isinstance(judged, list | tuple) else type(judged).__name__
-        raise ValueError(f"{judge} must return {len(texts)} lists of quotes, one per completion, got {got}.")
-    rows = [_row(given, f"{judge}, row {row}") for row, given in enumerate(judged)]
+    check_lists(judged, len(texts), judge, Quote)
+    rows = [[_quote(each, f"{judge}, row {row}") for each in given] for row, given in enumerate(judged)]
     found = [_placed(row, _Words(text)) for row, text in zip(rows, texts, strict=True)]
     is_found = [
         span.start is not None
@@ -152,13 +150,6 @@ def _is_inside(text: str, at: int) -> bool:
 
 def _is_of_word(character: str) -> bool:
     return character == "_" or character.isnumeric() or character.lower() != character.upper()
-
-
-def _row(given: Any, where: str) -> list[Quote]:
-    """What the judge says of a completion as [`Quote`]s."""
-    if not isinstance(given, list | tuple) or isinstance(given, Quote):
-        raise ValueError(f"{where}: expected a list of quotes, got {given!r}.")
-    return [_quote(each, where) for each in given]
 
 
 def _quote(given: Any, where: str) -> Quote:

@@ -23,7 +23,7 @@ from referencing import Registry, Resource
 from referencing.exceptions import Unresolvable
 from referencing.jsonschema import DRAFT202012, SchemaResource
 
-from tempo_trl.rewards.json_reading import Path, integer
+from tempo_trl.rewards.json_reading import Path
 
 _NOTES = {"$schema", "$id", "$defs", "definitions", "$comment", "title", "description", "default", "examples"}
 _NOTES |= {"deprecated", "readOnly", "writeOnly"}
@@ -62,7 +62,7 @@ def schema_errors(schema: str, value: str | None = None) -> dict:
 @lru_cache(maxsize=1024)  # the completions of a group have one schema
 def _read(text: str) -> tuple[Validator, dict]:
     """The validator of a schema, and what the schema asks for."""
-    schema = json.loads(text, parse_int=integer)
+    schema = json.loads(text)
     if not isinstance(schema, dict):
         raise ValueError(f"it is of type {type(schema).__name__}")
     kind = validator_for(schema, default=Draft202012Validator)

@@ -42,14 +42,20 @@ def checked_spans(given: Any, texts: Sequence[str], name: str) -> list[list[Span
     Raises:
         ValueError: with the row and the criterion, what was got and what is expected.
     """
-    if not isinstance(given, list) or len(given) != len(texts):
-        got = f"{len(given)} lists" if isinstance(given, list) else type(given).__name__
-        raise ValueError(f"{name} must return {len(texts)} lists of SpanReward, one per completion, got {got}.")
+    check_lists(given, len(texts), name, SpanReward)
     for row, (spans, text) in enumerate(zip(given, texts, strict=True)):
-        if not isinstance(spans, list | tuple) or isinstance(spans, SpanReward):
-            raise ValueError(f"{name} must return a list of SpanReward for row {row}, got {spans!r}.")
         check_spans(spans, len(text), f"{name}, row {row}")
     return given
+
+
+def check_lists(given: Any, count: int, name: str, kind: type) -> None:
+    """Raise ValueError unless the function of a name returned `count` lists, of entries of a named tuple each."""
+    if not isinstance(given, list | tuple) or len(given) != count:
+        got = f"{len(given)} lists" if isinstance(given, list | tuple) else type(given).__name__
+        raise ValueError(f"{name} must return {count} lists of {kind.__name__}, one per completion, got {got}.")
+    for row, entries in enumerate(given):
+        if not isinstance(entries, list | tuple) or isinstance(entries, kind):
+            raise ValueError(f"{name}, row {row}: expected a list of {kind.__name__}, got {entries!r}.")
 
 
 def check_spans(

@@ -130,9 +130,9 @@ def test_an_async_judge_makes_an_async_function(judge):
 @pytest.mark.parametrize(
     ("returned", "message"),
     [
-        (None, "must return 1 lists of quotes, one per completion, got NoneType"),
+        (None, "must return 1 lists of Quote, one per completion, got NoneType"),
         ([], "got 0 lists"),
-        ([None], "row 0: expected a list of quotes, got None"),
+        ([None], "row 0: expected a list of Quote, got None"),
         ([[{"name": "a", "reward": 1.0}]], "expected .name, score"),
         ([[("a", [1.0], "x")]], "row 0: expected .name, score"),
         *(([[("a", 1.0, "tower"), ("a", 0.0, other)]], "row 0: .* have one name") for other in ("tower", "tall", "y")),

@@ -21,7 +21,7 @@ A, LONG = partial(SpanReward, "a", 1.0), len("rome,3!" + EOS)
     [
         (3, " must return 8 lists of SpanReward, one per completion, got int"),
         ([[A()]] * 7, " must return 8 lists of SpanReward, one per completion, got 7 lists"),
-        ([[A()], None, *[[A()]] * 6], " must return a list of SpanReward for row 1, got None"),
+        ([[A()], None, *[[A()]] * 6], ", row 1: expected a list of SpanReward, got None"),
         ([[("a", 1.0)]] * 8, r", row 0: expected a SpanReward\(name, reward, start, end\), got tuple: \('a', 1\.0\)"),
         ([[SpanReward(3, 1.0)]] * 8, ", row 0: the name of a criterion must be a text, got 3"),
         ([[SpanReward("a", "1")]] * 8, ", row 0: the reward of 'a' must be a finite number, or None .*, got '1'"),
