@@ -121,14 +121,10 @@ def answer(lm: "TemplateLM", job: Job, settings: Settings) -> None:
 
 
 def main(**flags) -> int:
-    """The verb. Returns 0, or 2 for an error in the settings, or 130 if it was interrupted."""
+    """The verb. Returns 0, or 130 if it was interrupted. Raises as [`evaluate`]."""
     logging.getLogger("lm_eval").setLevel(logging.ERROR)  # its warnings are about flags of its own command
-    try:
-        settings = Settings.of(**flags)
-        lm, jobs = prepare(settings)
-    except (ValueError, OSError, ImportError) as error:
-        print(f"tempo-trl evaluate: error: {error}", file=sys.stderr)
-        return 2
+    settings = Settings.of(**flags)
+    lm, jobs = prepare(settings)
     try:
         results = run(lm, jobs, settings)
     except KeyboardInterrupt:

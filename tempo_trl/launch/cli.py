@@ -33,7 +33,7 @@ def main(argv: list[str] | None = None) -> int:
             return train(argv[1:])  # its flags are those of TRL and accelerate, which our parser does not list
         arguments = vars(command_parser().parse_args(argv))
         return arguments.pop("run")(**arguments)
-    except (ValueError, OSError) as error:
+    except (ValueError, OSError, ImportError) as error:
         print(f"tempo-trl {argv[0]}: error: {error}", file=sys.stderr)
         return 2
 

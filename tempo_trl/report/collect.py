@@ -2,7 +2,6 @@
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from itertools import chain, zip_longest
 
 import numpy as np
 
@@ -77,15 +76,9 @@ def spread(items: Sequence, most: int) -> list:
 
 def choose_groups(runs: Sequence[RecordedRun]) -> list[tuple[int, str, Group]]:
     """The groups of the page with run and mode: the first group of each step, then the second, up to the limits."""
-    queues = []
-    for i, run in enumerate(runs):
-        for mode, groups in run.groups.items():
-            by_step: dict[int, list] = {}
-            for group in groups:
-                by_step.setdefault(group.step, []).append((i, mode, group))
-            queues += by_step.values()
+    places = [(i, mode, group) for i, run in enumerate(runs) for mode, own in run.groups.items() for group in own]
     chosen, room = [], MAX_BYTES
-    for place in filter(None, chain.from_iterable(zip_longest(*queues))):
+    for place in sorted(places, key=lambda place: place[2].group):  # its number in the step's record
         size = embedded_size(place[2])
         if len(chosen) < MAX_GROUPS and (size <= room or not chosen):
             chosen.append(place)

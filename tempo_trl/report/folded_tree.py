@@ -79,14 +79,15 @@ def branches(nodes: Sequence[FoldedNode]) -> np.ndarray:
 
 
 def labelled(
-    nodes: Sequence[FoldedNode],
-    tokens: Sequence[Sequence[str]],
-    value: Callable[[FoldedNode], float],
-    td: Callable[[FoldedNode], float],
+    nodes: Sequence[FoldedNode], tokens: Sequence[Sequence[str]], value: Callable[[FoldedNode], float]
 ) -> list[FoldedNode]:
-    """The nodes with the texts of their tokens, and with `value` and `td` of each."""
-    pieces = [readable(tokens[node.rows[0]][node.begin : node.end]) for node in nodes]
-    return [n._replace(pieces=own, value=value(n), td=td(n)) for n, own in zip(nodes, pieces, strict=True)]
+    """The nodes with the texts of their tokens, with the value of each, and its difference to that of its parent."""
+    found = []
+    for node in nodes:
+        pieces, own = readable(tokens[node.rows[0]][node.begin : node.end]), value(node)
+        td = own - found[node.parent].value if found else 0.0
+        found.append(node._replace(pieces=pieces, value=own, td=td))
+    return found
 
 
 def first_branch(nodes: Sequence[FoldedNode]) -> int | None:

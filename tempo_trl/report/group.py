@@ -73,14 +73,7 @@ class Group:
     @cached_property
     def tree(self) -> list[FoldedNode]:
         """The same, labelled with texts, values and TD errors."""
-        return labelled(self.nodes, self.tokens, self._value, self._td)
-
-    def _value(self, node: FoldedNode) -> float:
-        return float(self.values[node.rows[0]][node.end])
-
-    def _td(self, node: FoldedNode) -> float:
-        values = self.values[node.rows[0]]
-        return float(values[node.begin + 1] - values[node.begin]) if node.end else 0.0
+        return labelled(self.nodes, self.tokens, lambda node: float(self.values[node.rows[0]][node.end]))
 
 
 def changes(values: np.ndarray) -> np.ndarray:
@@ -152,18 +145,12 @@ def _group(step: int, group: int, rows: pd.DataFrame, terms: CreditTerms, trace_
         group=int(group),
         prompt=lists["prompt"][0],
         ids=[row.tolist() for row in lists["completion_ids"]],
-        tokens=[row.tolist() for row in lists["tokens"]],
-        values=lists["values"],
-        td_errors=lists["td_errors"],
-        advantages=lists["advantages"],
         entropies=None if any(row is None for row in lists["entropies"]) else lists["entropies"],
-        loss_mask=lists["loss_mask"],
         outcome=np.array(lists["outcome"], dtype=float),
         rewards=np.array(lists["reward"], dtype=float),
         terms=terms,
         spans=[[Span(**span) for span in row] for row in lists["spans"] if row is not None],
         trace_lambda=trace_lambda,
-        turns=lists["turns"],
-        calls=[row.tolist() for row in lists["calls"]],
-        observed=[row.tolist() for row in lists["observed"]],
+        **{name: lists[name] for name in ("values", "td_errors", "advantages", "loss_mask", "turns")},
+        **{name: [row.tolist() for row in lists[name]] for name in ("tokens", "calls", "observed")},
     )

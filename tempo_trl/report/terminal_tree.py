@@ -40,12 +40,8 @@ def terminal_tree(pieces: list[list[str]], rewards: list[float], title: str) -> 
     Returns:
         `rich.tree.Tree`, to be printed by a `rich.console.Console`.
     """
-    nodes = fold(pieces)
-
-    def value(node: FoldedNode) -> float:
-        return float(np.mean([rewards[row] for row in node.rows]))
-
-    return _tree(labelled(nodes, pieces, value, lambda node: value(node) - value(nodes[max(node.parent, 0)])), title)
+    nodes = labelled(fold(pieces), pieces, lambda node: float(np.mean([rewards[row] for row in node.rows])))
+    return _tree(nodes, title)
 
 
 def group_tree(group: Group) -> Tree:
