@@ -81,6 +81,17 @@ class Node:
             node = same[0] if len(same) == 1 else Node(same[-1].start, same[-1].end, value=object())
         return node, len(path)
 
+    def place(self, path: Path) -> tuple[int, int | None]:
+        """
+        Of the whole JSON, where a path is decided: at its value, with its key. If that is missing, at the bracket that
+        closed its object or list, or at the other value that stands there. What an error leaves open has no end.
+        """
+        node, depth = self.find(path)
+        if node.end is None:
+            return self.error, None
+        is_missing = depth < len(path) and node.opener == ("[" if isinstance(path[depth], int) else "{")
+        return node.end - 1 if is_missing else node.start, node.end
+
 
 def scan(text: str, at: int, is_lenient: bool = False) -> Node:
     """
@@ -283,38 +294,37 @@ def compared(root: Node, reference: Reference) -> tuple[dict[str, Verdict], list
         first key or element that the reference does not have, or the brackets that close what is compared member by
         member.
     """
-    undecided = 0.0, root.error, None
     leaves = {
-        name: _on_leaf(root, path, form, reference.comparison) or undecided
+        name: (_reward(root, path, form, reference.comparison), *root.place(path))
         for name, (path, form) in reference.leaves.items()
     }
-    return leaves, _on_additional(root, reference) or [undecided]
+    return leaves, _on_additional(root, reference)
 
 
-def _on_leaf(root: Node, path: Path, form: Hashable, comparison: Comparison) -> Verdict | None:
-    """The verdict on a leaf; None if an error leaves it undecided."""
+def _reward(root: Node, path: Path, form: Hashable, comparison: Comparison) -> float:
     node, depth = root.find(path)
-    if node.end is None:
-        return None
-    if depth < len(path) and node.opener == ("[" if isinstance(path[depth], int) else "{"):  # it is missing
-        return 0.0, node.end - 1, node.end
     try:
-        is_right = depth == len(path) and comparison.form(node.value, depth) == form
+        return float(depth == len(path) and node.end is not None and comparison.form(node.value, depth) == form)
     except ValueError:
-        is_right = False
-    return float(is_right), node.start, node.end
+        return 0.0
 
 
 def _on_additional(root: Node, reference: Reference) -> list[Verdict]:
-    """The verdicts on what the reference does not have; none if an error leaves that undecided."""
-    additional, closers = [], []
+    """The verdicts on what the reference does not have."""
+    additional = []
     for path, (opener, keys) in reference.branches.items():
         node, depth = root.find(path)
         if depth == len(path) and node.opener == opener:
             others = chain(*(same[key in keys :] for key, same in node.members.items()))
             additional += [(0.0, each.start, each.end) for each in others if each.end is not None]
-            closers.append(node.end)
-    if additional:
-        return [min(additional, key=itemgetter(1))]
-    closers = [] if root.end is None else sorted(closers) or [root.end]
-    return [(1.0, end - 1, end) for end in closers]
+    openers = {path: opener for path, (opener, _) in reference.branches.items()}
+    return [min(additional, key=itemgetter(1))] if additional else on_closers(root, openers)
+
+
+def on_closers(root: Node, openers: dict[Path, str]) -> list[Verdict]:
+    """The verdicts on the brackets that close what begins with an opener at a path, or the whole without any."""
+    if root.end is None:
+        return [(0.0, root.error, None)]
+    found = [(path, *root.find(path)) for path in openers]
+    ends = {node.end for path, node, depth in found if depth == len(path) and node.opener == openers[path]}
+    return [(1.0, end - 1, end) for end in sorted(ends or {root.end})]

@@ -23,7 +23,7 @@ from typing import Any, NamedTuple
 
 from tempo_trl.rewards.grader import schema_grader, undecided
 from tempo_trl.rewards.json_fields import judged
-from tempo_trl.rewards.json_reading import Node, Path, Verdict, path_name
+from tempo_trl.rewards.json_reading import Node, Path, Verdict, on_closers, path_name
 from tempo_trl.rewards.mean_reward import mean_reward
 from tempo_trl.rewards.reading import readings
 from tempo_trl.rewards.span_reward import SpanReward, referenced, refuse_columns_as_options
@@ -123,14 +123,15 @@ def _checked(root: Node, schema: Schema) -> tuple[list[tuple], list[Verdict]] | 
     if found is None:
         return None
     repeated = [*_repeated(root)]
-    additional = [_place(root, path) for path in (*found["additional"], *repeated)]
+    additional = [root.place(path) for path in (*found["additional"], *repeated)]
     wrong: dict[Path, list] = {path: [] for path in schema.named}
     for path in map(tuple, found["errors"]):
-        wrong.setdefault(_owner(path, wrong), []).append(_place(root, path))
+        wrong.setdefault(_owner(path, wrong), []).append(root.place(path))
     for path in repeated:
-        wrong.get(_owner(path, wrong), []).append(_place(root, path))
+        wrong.get(_owner(path, wrong), []).append(root.place(path))
     named = [(path_name(path), *verdict) for path in wrong for verdict in _on(root, path, wrong)]
-    return named, [(0.0, *min(additional, key=itemgetter(0)))] if additional else _closers(root, schema)
+    openers = dict.fromkeys((path[:-1] for path in schema.named), "{") | {(): root.opener}
+    return named, [(0.0, *min(additional, key=itemgetter(0)))] if additional else on_closers(root, openers)
 
 
 def _owner(path: Path, criteria: Container[Path]) -> Path:
@@ -164,31 +165,14 @@ def _repeated(node: Node, path: Path = ()) -> Iterator[Path]:
         yield from _repeated(same[-1], (*path, key))
 
 
-def _place(root: Node, path: Path) -> tuple[int, int | None]:
-    """The value at a path with its key; the bracket that closed its object without it; what an error leaves open."""
-    node, depth = root.find(path)
-    if node.end is None:
-        return root.error, None
-    return node.end - 1 if depth < len(path) and node.opener else node.start, node.end
-
-
 def _on(root: Node, path: Path, wrong: dict[Path, list]) -> list[Verdict]:
     """The verdicts on a property. What is not there is judged as that in which it would be."""
     node, depth = root.find(path)
     judged_as = path[: depth + 1] if node.opener == "{" else path[:depth]
     places = wrong.get(judged_as)
     if node.end is None or not places:
-        return [(float(node.end is not None), *_place(root, path))]
+        return [(float(node.end is not None), *root.place(path))]
     return [(0.0, *place) for place in places]
-
-
-def _closers(root: Node, schema: Schema) -> list[Verdict]:
-    """The brackets that close the whole and the objects whose properties are criteria."""
-    if root.end is None:
-        return [(0.0, root.error, None)]
-    found = [(path, *root.find(path)) for path in {path[:-1] for path in schema.named}]
-    ends = {root.end, *(node.end for path, node, depth in found if node.opener == "{" and depth == len(path))}
-    return [(1.0, end - 1, end) for end in sorted(ends)]
 
 
 json_schema_reward = mean_reward(json_schema)

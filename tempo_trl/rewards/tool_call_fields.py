@@ -33,7 +33,6 @@ from tempo_trl.rewards.span_reward import SpanReward, referenced, refuse_columns
 MAX_EXTRA = 16  # calls more than expected that are read
 Place = tuple[int, int] | tuple[None, None]
 Criterion = tuple[str, float, Place]  # of a call: name, reward and one of its places
-Matched = dict[int, tuple[int, list[Criterion]]]
 
 
 def tool_call_fields(
@@ -135,41 +134,39 @@ def _filled(call: Any) -> dict[str, Any]:
 def _judged(said: Reading, references: list[Reference], ordered: bool) -> Iterator[SpanReward]:
     """The criteria of a completion: those of each expected call, then `extra_calls`."""
     calls = said.calls
-    read = calls[: len(references) + MAX_EXTRA]
+    start, end = stop = _following(said, calls[-1]) if calls else _whole(said.answer)
+    missing = Segment("call", "", None if start is None else [start], start, end)
+    read = [*calls[: len(references) + MAX_EXTRA], *[missing] * (len(references) - len(calls))]
     matched = _matched(read, references, ordered)
-    stop = _following(said, calls[-1]) if calls else _whole(said.answer)
-    for i, reference in enumerate(references):
-        missing = [(name, 0.0, stop) for name in (*reference.leaves, "format", "additional")]
-        _, criteria = matched.get(i, (None, missing))
+    for i, (_, criteria) in enumerate(matched):
         yield from (SpanReward(f"calls[{i}].{name}", reward, *place) for name, reward, place in criteria)
     if len(calls) <= len(references):
         yield SpanReward("extra_calls", 1.0, *(stop if calls else (None, None)))
     else:
-        used = {j for j, _ in matched.values()}
+        used = {j for j, _ in matched}
         places = {(call.start, call.end) for j, call in enumerate(read) if j not in used and call.end}
         yield from (SpanReward("extra_calls", 0.0, *place) for place in sorted(places) or [(None, None)])
 
 
-def _matched(calls: list[Segment], references: list[Reference], ordered: bool) -> Matched:
+def _matched(calls: list[Segment], references: list[Reference], ordered: bool) -> list[tuple[int, list[Criterion]]]:
     """
     Of each expected call the index of the call that it is compared with, and the criteria: the first with the first if
-    they are `ordered`, else those that give the most right names, and of these the most that is right.
+    they are `ordered`, else those that give the most right names, and of these the most that is right. There are at
+    least as many calls as are expected.
     """
-    if ordered:
-        pairs = enumerate(zip(calls, references, strict=False))
-        return {i: (i, _of_call(call, reference)) for i, (call, reference) in pairs}
+    if ordered or not references:
+        pairs = zip(calls, references, strict=False)
+        return [(i, _of_call(call, reference)) for i, (call, reference) in enumerate(pairs)]
     found = [[_of_call(call, reference) for call in calls] for reference in references]
     rewards = [[{name: reward for name, reward, _ in criteria} for criteria in row] for row in found]
     right = np.array([[sum(each.values()) for each in row] for row in rewards])
-    if not right.size:
-        return {}
     names, most = np.array([[each.get("name", 0.0) for each in row] for row in rewards]), right.sum() + 1
     i, j = np.indices(right.shape)
     # Of equal ones the first calls, the first with the first.
     size = sum(right.shape)
     order = (i * j - size * (i + j)) / size**4
-    rows, columns = linear_sum_assignment(names * most + right + order, maximize=True)
-    return {int(i): (int(j), found[i][j]) for i, j in zip(rows, columns, strict=True)}
+    _, matched = linear_sum_assignment(names * most + right + order, maximize=True)
+    return [(int(j), found[i][j]) for i, j in enumerate(matched)]
 
 
 def _of_call(call: Segment, reference: Reference) -> list[Criterion]:
