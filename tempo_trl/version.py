@@ -21,9 +21,9 @@ PACKAGES = (
 )
 
 
-def package_versions() -> dict[str, str | None]:
-    """Versions of the packages that matter to a run; None for a package that is not installed."""
-    return {package: _version(package) for package in PACKAGES}
+def package_versions() -> dict[str, str]:
+    """Versions of the packages that matter to a run, those that are installed."""
+    return {package: found for package in PACKAGES if (found := _version(package))}
 
 
 def _version(package: str) -> str | None:

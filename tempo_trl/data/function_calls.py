@@ -62,16 +62,14 @@ def _said(row: dict, speaker: str) -> str:
 
 def _calls(answer: str) -> list[dict]:
     """The calls of an answer; none if one of them cannot be read."""
-    calls = [_read(call) for call in _CALL.findall(answer)]
-    if not all(
-        isinstance(call, dict)
-        and isinstance(call.get("name"), str)
-        and call["name"]
-        and isinstance(call.get("arguments"), dict)
-        for call in calls
-    ):
-        return []
-    return [{"name": call["name"], "arguments": call["arguments"]} for call in calls]
+    calls = []
+    for call in _CALL.findall(answer):
+        match _read(call):
+            case {"name": str(name), "arguments": dict(arguments)} if name:
+                calls.append({"name": name, "arguments": arguments})
+            case _:
+                return []
+    return calls
 
 
 def _read(text: str) -> Any:

@@ -28,12 +28,9 @@ def check_leaks(train_dataset: "Dataset", test_dataset: "Dataset", drop: bool = 
     leaked = leaked_rows(train_dataset, test_dataset)
     if not leaked:
         return train_dataset
-    logger.warning(
-        "%d training rows are also evaluation rows. They are %s: %s",
-        len(leaked),
-        "dropped" if drop else "kept (set drop_leaked_rows to drop them)",
-        train_dataset.select(leaked)["row_id"][:],
-    )
+    what = "dropped" if drop else "kept (set drop_leaked_rows to drop them)"
+    rows = train_dataset.select(leaked)["row_id"][:]
+    logger.warning("%d training rows are also evaluation rows. They are %s: %s", len(leaked), what, rows)
     return train_dataset.select(sorted(set(range(len(train_dataset))) - set(leaked))) if drop else train_dataset
 
 

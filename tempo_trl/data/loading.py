@@ -96,12 +96,8 @@ def prompt_row(
     if known is None:
         return None
     columns = {name: value for name, value in known.items() if name not in WORDS}
-    return {
-        "prompt": messages(known, benchmark.domain, **words),
-        "source": benchmark.name,
-        "row_id": row_id,
-        **columns,
-    }
+    asked = messages(known, benchmark.domain, **words)
+    return {"prompt": asked, "source": benchmark.name, "row_id": row_id, **columns}
 
 
 def origin_of(benchmark: Benchmark) -> str:

@@ -3,7 +3,6 @@
 import argparse
 import importlib
 import os
-import platform
 import subprocess
 import sys
 from collections.abc import Callable
@@ -11,7 +10,7 @@ from collections.abc import Callable
 from tempo_trl.evaluation.settings import EXAMPLES, add_flags
 from tempo_trl.methods import METHODS
 from tempo_trl.runs.printing import replace_unprintable
-from tempo_trl.version import __version__, package_versions
+from tempo_trl.version import __version__
 
 TRAINING = """\
 Any field of a recipe is also a flag, and flags override the recipe: --learning_rate 1e-5, --use_peft true, ...
@@ -127,13 +126,9 @@ def recipes() -> int:
 
 
 def env() -> int:
-    """Print the versions of Python, this package and its dependencies, and the GPUs that torch sees."""
-    own = {"platform": platform.platform(), "python": platform.python_version(), "tempo_trl": __version__}
-    for package, version in (own | package_versions()).items():
-        print(f"{package:<16}{version or 'not installed'}")
-    cuda = importlib.import_module("torch").cuda  # last: if torch fails to load, its version is printed above
-    devices = ", ".join(cuda.get_device_name(i) for i in range(cuda.device_count()))
-    print(f"{'cuda':<16}{devices or 'no device'}")
+    """Print what `trl env` prints, the versions of the dependencies and the GPUs, and the version of this package."""
+    importlib.import_module("trl.scripts.env").print_env()
+    print(f"- tempo_trl version: {__version__}")
     return 0
 
 

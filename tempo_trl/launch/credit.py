@@ -156,9 +156,7 @@ def _group(number: int, rows: Sequence[dict], batch: Batch, config, file: Comple
         with_outcome = "reward" in rows[0]
         method, credit = "span_credit", span_credit(batch, config.trace_lambda, config.scale_rewards, with_outcome)
     credit, ids = checked(credit, batch), [row["ids"] for row in rows]
-    advantages = (
-        credit.advantages if credit.advantages.ndim == 2 else credit.advantages[:, None].expand_as(credit.added)
-    )
+    advantages = credit.advantages.view(len(rows), -1).expand_as(credit.added)
     values = prefix_values(batch.completion_ids, batch.lengths, batch.rewards, len(rows))
 
     def per_token(matrix: torch.Tensor, more: int = 0) -> list:

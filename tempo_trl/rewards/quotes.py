@@ -11,7 +11,7 @@ polite     1.0     none: the judge quoted nothing
 
 import re
 from collections.abc import Callable
-from itertools import product
+from itertools import chain, product
 from typing import Any, NamedTuple
 from unicodedata import combining
 
@@ -85,12 +85,8 @@ def _spans(
     check_lists(judged, len(texts), judge, Quote)
     rows = [[_quote(each, f"{judge}, row {row}") for each in given] for row, given in enumerate(judged)]
     found = [_placed(row, _Words(text)) for row, text in zip(rows, texts, strict=True)]
-    is_found = [
-        span.start is not None
-        for row, spans in zip(rows, found, strict=True)
-        for quote, span in zip(row, spans, strict=True)
-        if (quote.quote or "").strip()
-    ]
+    pairs = zip(chain(*rows), chain(*found), strict=True)
+    is_found = [span.start is not None for quote, span in pairs if (quote.quote or "").strip()]
     if log_metric is not None and is_found:
         log_metric("quotes/found", sum(is_found) / len(is_found))
     return list(map(_merged, found))

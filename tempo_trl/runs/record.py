@@ -107,14 +107,13 @@ def surroundings(accelerator) -> dict:
     """The time, processes, devices, versions, and the commit of this package."""
     import torch
 
-    installed = {package: version for package, version in package_versions().items() if version}
     gpus = [torch.cuda.get_device_name(i) for i in range(torch.cuda.device_count())]
     return {
         "started": datetime.now(UTC).isoformat(timespec="seconds"),
         "processes": accelerator.num_processes,
         "distributed": str(accelerator.distributed_type.value),
         "devices": gpus or [platform.machine()],
-        "versions": {"tempo_trl": __version__, "python": platform.python_version(), **installed},
+        "versions": {"tempo_trl": __version__, "python": platform.python_version(), **package_versions()},
         "git": commit_of(Path(__file__).parents[1]),
     }
 
