@@ -8,7 +8,7 @@ from transformers import TrainerCallback
 
 from tempo_trl.report.collect import opening_group
 from tempo_trl.report.group import Group, recorded_groups
-from tempo_trl.runs.trees import trees_path
+from tempo_trl.runs.trees import recorded_steps
 
 TRACKERS = ("wandb", "trackio")
 PICTURE = "tempo/tree"
@@ -31,19 +31,15 @@ class TreeCallback(TrainerCallback):
 
     def on_log(self, args, state, control, **kwargs):
         """Log the record that was written since the last call, if any."""
-        if not state.is_world_process_zero:
+        # A record of this step, or of a later one, would be of an earlier `train()`.
+        new = [step for step in recorded_steps(args.output_dir) if self._last < step < state.global_step]
+        if not new or not state.is_world_process_zero:
             return
-        before = range(state.global_step - 1, self._last, -1)  # a record of this step would be of an earlier `train()`
-        step = next((s for s in before if trees_path(args.output_dir, "train", s).is_file()), None)
-        if step is None:
-            return
-        self._last = step
-        groups = recorded_groups(args.output_dir, step)
-        if not groups:
-            return
-        picture = _picture(groups)
-        for tracker in map(importlib.import_module, set(TRACKERS) & set(args.report_to)):
-            tracker.log({PICTURE: tracker.Image(picture), "train/global_step": step})
+        self._last = new[-1]
+        if groups := recorded_groups(args.output_dir, self._last):
+            picture = _picture(groups)
+            for tracker in map(importlib.import_module, set(TRACKERS) & set(args.report_to)):
+                tracker.log({PICTURE: tracker.Image(picture), "train/global_step": self._last})
 
 
 def _picture(groups: list[Group]) -> np.ndarray:

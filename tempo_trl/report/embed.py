@@ -1,8 +1,7 @@
 """Encode groups for the page: shared tokens once, texts by number, credit as the positions where it changes."""
 
 import json
-from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
@@ -33,13 +32,13 @@ def embed_groups(groups: Sequence[Group]) -> dict:
         group of agents has `turns`: a list of `[from token, to token, mean advantage, tools, observed text]` per
         completion.
     """
-    row_texts = [[[visible_piece(piece) for piece in readable(row)] for row in group.tokens] for group in groups]
-    node_texts = [[[visible_piece(piece) for piece in node.pieces] for node in group.tree] for group in groups]
-    parts = list(zip(node_texts, row_texts, strict=True))
-    counts = Counter(text for nodes, rows in parts for pieces in [*nodes, *rows] for text in pieces)
-    numbers = {text: i for i, (text, _) in enumerate(counts.most_common())}  # short for those that are frequent
+    numbers: dict[str, int] = {}
+
+    def numbered(pieces: Sequence[str]) -> list[int]:
+        return [numbers.setdefault(visible_piece(piece), len(numbers)) for piece in pieces]
+
     most = max((float(h.max()) for g in groups if g.entropies for h in g.entropies if len(h)), default=0.0)
-    embedded = [_group(g, nodes, rows, numbers, most) for g, (nodes, rows) in zip(groups, parts, strict=True)]
+    embedded = [_group(group, numbered, most) for group in groups]
     return {"texts": list(numbers), "entropyMax": json_number(most), "groups": embedded}
 
 
@@ -48,24 +47,22 @@ def visible_piece(piece: str) -> str:
     return visible(piece.replace("\r\n", "\n"))
 
 
-def _group(group: Group, node_texts: list, row_texts: list, numbers: dict[str, int], most: float) -> dict:
+def _group(group: Group, numbered: Callable[[Sequence[str]], list[int]], most: float) -> dict:
     drawn = [
         {
             "p": node.parent,
-            "t": [numbers[piece] for piece in pieces],
+            "t": numbered(node.pieces),
             "a": node.begin,
             "n": len(node.rows),
             "v": json_number(node.value),
             "d": json_number(node.td),
             "e": list(node.ended),
         }
-        for node, pieces in zip(group.tree, node_texts, strict=True)
+        for node in group.tree
     ]
     leaves = {row: i for i, node in enumerate(group.nodes) for row in node.ended}
-    rows = [
-        _row(group, row, leaves[row], drawn, [numbers[piece] for piece in pieces], most)
-        for row, pieces in enumerate(row_texts)
-    ]
+    texts = [numbered(readable(tokens)) for tokens in group.tokens]
+    rows = [_row(group, row, leaves[row], drawn, own, most) for row, own in enumerate(texts)]
     about = {"step": group.step, "group": group.group, "prompt": visible_piece(group.prompt)}
     about |= {"first": first_branch(group.nodes), "scale": [json_number(size) for size in credit_scale(group)]}
     return about | {"nodes": drawn, "rows": rows} | _turns(group) | _criteria(group)

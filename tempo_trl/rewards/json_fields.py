@@ -76,7 +76,7 @@ def json_fields(
             text of a JSON object or array.
     """
     refuse_columns_as_options("json_fields", column=column, fold=fold, lists=lists)
-    comparison = Comparison.of(fold, lists)
+    comparison = Comparison(fold, lists)
     references = referenced(
         columns,
         column,

@@ -177,18 +177,16 @@ class _Scanner:
 # References
 
 
-class Comparison(NamedTuple):
-    """When two JSON values are equal: the options of [`~tempo_trl.rewards.json_fields`]."""
+@dataclass(frozen=True)
+class Comparison:
+    """When two JSON values are equal: the options of [`~tempo_trl.rewards.json_fields`]. ValueError for another."""
 
     fold: bool = False
     lists: str = "ordered"
 
-    @classmethod
-    def of(cls, fold: bool, lists: str) -> "Comparison":
-        """The options of a user. Raises ValueError for an unknown one."""
-        if lists not in ("ordered", "set"):
-            raise ValueError(f'`lists` is {lists!r}, expected "ordered" or "set".')
-        return cls(bool(fold), lists)
+    def __post_init__(self):
+        if self.lists not in ("ordered", "set"):
+            raise ValueError(f'`lists` is {self.lists!r}, expected "ordered" or "set".')
 
     def form(self, value: Any, depth: int) -> Hashable:
         """What equal values at a depth have in common. Raises ValueError for a value that is equal to nothing."""

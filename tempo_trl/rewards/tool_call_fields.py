@@ -91,7 +91,7 @@ def tool_call_fields(
             form.
     """
     refuse_columns_as_options("tool_call_fields", column=column, ordered=ordered, fold=fold, lists=lists)
-    comparison = Comparison.of(fold, lists)
+    comparison = Comparison(fold, lists)
     what = 'a list of calls or its JSON text, such as [{"name": "weather", "arguments": {"city": "Paris"}}]'
     expected = referenced(columns, column, "tool_call_fields", partial(_references, comparison=comparison), what)
     rows = zip(readings(texts, completions), expected, strict=True)

@@ -149,9 +149,7 @@ def bootstrap_interval(per_question: np.ndarray, resamples: int = 10_000, seed: 
     return _bca(values, resamples, seed)
 
 
-def paired_difference(
-    a: np.ndarray, b: np.ndarray, resamples: int = 10_000, seed: int = 0
-) -> tuple[float, float, float]:
+def paired_difference(a: np.ndarray, b: np.ndarray) -> tuple[float, float, float]:
     """
     Mean of a - b over the same questions, with its BCa interval. Questions are resampled in pairs.
 
@@ -166,8 +164,6 @@ def paired_difference(
     Args:
         a, b (`np.ndarray` of shape `(Q,)`):
             One number per question, in [0, 1]; row i of both is the same question.
-        resamples, seed:
-            As in [`bootstrap_interval`].
 
     Returns:
         `(difference, low, high)`, fractions of 1.
@@ -180,10 +176,10 @@ def paired_difference(
     if np.ptp(differences) < SAME:
         exceptions = stats.beta.isf((1 - LEVEL) / 2, 1, len(differences))
         return mean, float(mean - exceptions * (1 + mean)), float(mean + exceptions * (1 - mean))
-    return mean, *_bca(differences, resamples, seed)
+    return mean, *_bca(differences)
 
 
-def _bca(values: np.ndarray, resamples: int, seed: int) -> tuple[float, float]:
+def _bca(values: np.ndarray, resamples: int = 10_000, seed: int = 0) -> tuple[float, float]:
     """BCa interval of the mean of values that are not all equal. Does not depend on their order."""
 
     def mean(sample, axis):
