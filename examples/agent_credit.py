@@ -10,8 +10,7 @@ from rich.console import Console
 
 from benchmarks.tasks.rooms import START, TURNS, Rooms, problems, room_reward
 from tempo_trl import GiGPOConfig, GiGPOTrainer
-from tempo_trl.report.show_tree import recorded_group
-from tempo_trl.report.terminal_tree import turn_table
+from tempo_trl.report.terminal_tree import recorded_group, turn_table
 
 torch.set_num_threads(1)  # threads would only wait for each other in a model as tiny as this
 

@@ -123,12 +123,10 @@ def answer(lm: "TemplateLM", job: Job, settings: Settings) -> None:
 def main(**flags) -> int:
     """The verb. Returns 0, or 130 if it was interrupted. Raises as [`evaluate`]."""
     logging.getLogger("lm_eval").setLevel(logging.ERROR)  # its warnings are about flags of its own command
-    settings = Settings.of(**flags)
-    lm, jobs = prepare(settings)
     try:
-        results = run(lm, jobs, settings)
+        results = evaluate(**flags)
     except KeyboardInterrupt:
         print("\ntempo-trl evaluate: interrupted. Repeat the command to resume.", file=sys.stderr)
         return 130
-    print(f"{table(results)}\nAnswers (one line per question) and results: {settings.folder}")
+    print(f"{table(results)}\nAnswers (one line per question) and results: {Settings.of(**flags).folder}")
     return 0

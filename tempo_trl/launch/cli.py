@@ -100,7 +100,7 @@ def _add_report_verbs(verbs) -> None:
     verb.add_argument("--step", type=int, metavar="N", help="recorded step (default: the last)")
     verb.add_argument("--prompt", type=int, metavar="K", help="group of that step (default: the most informative)")
     verb.add_argument("--eval", action="store_true", dest="evaluation", help="draw a group of evaluation")
-    verb.set_defaults(run=main_of("tempo_trl.report.show_tree"))
+    verb.set_defaults(run=main_of("tempo_trl.report.terminal_tree"))
 
     verb = verbs.add_parser("credit", help="compute tree and credit of any completions with rewards, without training")
     verb.add_argument("completions", metavar="FILE.jsonl", help="lines of prompt, completion, and reward or spans")

@@ -31,8 +31,7 @@ from tempo_trl.methods.tempo import tempo_credit
 from tempo_trl.report.collect import RecordedRun
 from tempo_trl.report.command import write_report
 from tempo_trl.report.completion_file import CompletionFile
-from tempo_trl.report.credit_terms import terms_of
-from tempo_trl.report.group import Group, padded
+from tempo_trl.report.group import Group, padded, terms_of
 from tempo_trl.report.page import headline
 from tempo_trl.report.terminal_tree import criteria_table, group_tree, token_table, turn_table
 from tempo_trl.runs.criteria import spans_of

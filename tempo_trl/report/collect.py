@@ -6,9 +6,8 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from tempo_trl.report.credit_summary import CreditSummary
-from tempo_trl.report.credit_terms import CreditTerms
 from tempo_trl.report.embed import embedded_size
-from tempo_trl.report.group import Group, recorded_groups
+from tempo_trl.report.group import CreditTerms, Group, recorded_groups
 from tempo_trl.runs.run import Run
 from tempo_trl.runs.trees import recorded_steps
 

@@ -7,8 +7,7 @@ import numpy as np
 
 from tempo_trl.report.criteria import criteria_of, with_places
 from tempo_trl.report.folded_tree import first_branch
-from tempo_trl.report.group import Group, changes, credit_scale
-from tempo_trl.report.turns import Turn, turns_of_group
+from tempo_trl.report.group import Group, Turn, changes, credit_scale, turns_of_group
 from tempo_trl.runs.token_text import readable, visible
 
 LEVELS = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/"  # entropies are rounded to 64 levels

@@ -1,9 +1,10 @@
-"""A recorded group: G completions of one prompt with their credit, and its tree."""
+"""A recorded group: G completions of one prompt with their credit, its tree, its turns and its method's terms."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -11,12 +12,41 @@ import pyarrow as pa
 import torch
 from torch.nn.utils.rnn import pad_sequence
 
-from tempo_trl.report.credit_terms import CreditTerms, terms_of
+from tempo_trl.methods import method_label
 from tempo_trl.report.folded_tree import FoldedNode, fold, labelled
 from tempo_trl.runs.criteria import Span
 from tempo_trl.runs.trees import read_metadata, read_trees, trees_path
 
 QUANTILE = 0.95  # of |credit|, which has the darkest colour
+MAX_TEXT = 600  # characters of an observation that are kept
+
+
+class CreditTerms(NamedTuple):
+    """
+    The terms of one method.
+
+    Args:
+        label: Name of the method.
+        added: What it adds to GRPO's advantage, in a heading or between bars: `|TD|`.
+        more, less: Labels of tokens to which it added a positive or a negative number.
+        of_places: Whether its credit lies on the places of criteria: it is then the advantage itself that is shown.
+    """
+
+    label: str
+    added: str = "added"
+    more: str = "more than GRPO"
+    less: str = "less than GRPO"
+    of_places: bool = False
+
+
+def terms_of(method: str, label: str = "") -> CreditTerms:
+    """The terms of a method, by its name in the table of methods. An empty label is replaced by the table's."""
+    label = label or method_label(method)
+    if method == "tempo":
+        return CreditTerms(label, "TD", "V rose", "V fell")
+    if method == "span_credit":
+        return CreditTerms(label, "credit", "above 0", "below 0", of_places=True)
+    return CreditTerms(label)
 
 
 @dataclass(frozen=True)
@@ -74,6 +104,39 @@ class Group:
     def tree(self) -> list[FoldedNode]:
         """The same, labelled with texts, values and TD errors."""
         return labelled(self.nodes, self.tokens, lambda node: float(self.values[node.rows[0]][node.end]))
+
+
+class Turn(NamedTuple):
+    """
+    A turn of a completion.
+
+    Args:
+        begin, end: Its tokens are `[begin:end]`.
+        credit: Mean advantage of its tokens in the loss, 0 without any.
+        calls: Names of the tools that it calls, separated by commas.
+        observed: Text of the messages just before it; empty for the first turn.
+    """
+
+    begin: int
+    end: int
+    credit: float
+    calls: str
+    observed: str
+
+
+def turns_of_group(group: Group) -> list[list[Turn]]:
+    """The turns of each completion; empty if no completion has two."""
+    if max((len(calls) for calls in group.calls), default=0) < 2:
+        return []
+    return [[_turn(group, row, n) for n in range(len(calls))] for row, calls in enumerate(group.calls)]
+
+
+def _turn(group: Group, row: int, n: int) -> Turn:
+    tokens = np.flatnonzero(group.turns[row] == n)
+    credited = tokens[group.loss_mask[row][tokens]]
+    credit = float(group.advantages[row][credited].mean()) if len(credited) else 0.0
+    begin, end = (int(tokens[0]), int(tokens[-1]) + 1) if len(tokens) else (0, 0)
+    return Turn(begin, end, credit, group.calls[row][n], group.observed[row][n].strip()[:MAX_TEXT])
 
 
 def changes(values: np.ndarray) -> np.ndarray:

@@ -21,7 +21,7 @@ from tempo_trl.report.embed import embed_groups, json_number, script_json, visib
 from tempo_trl.report.group import Group, middle_of, reward_range
 from tempo_trl.runs.curves import Curve, band, read_curve
 from tempo_trl.runs.metrics import METRICS
-from tempo_trl.runs.token_text import label_of, one_line
+from tempo_trl.runs.token_text import one_line
 from tempo_trl.version import __version__
 
 GRPO = METHODS["grpo"].label
@@ -131,7 +131,7 @@ def _criteria(rows: pd.DataFrame) -> dict[str, list]:
 
 def _token(token: NamedTuple, summary: CreditSummary) -> dict:
     counts = {"mass": token.mass, "seen": token.seen, "ups": token.ups, "downs": token.downs}
-    return {"text": label_of(token.Index), "examples": summary.examples(token.Index)} | counts
+    return {"text": one_line(token.Index) or "·", "examples": summary.examples(token.Index)} | counts
 
 
 def curves(runs: Sequence[RecordedRun]) -> list[dict]:
@@ -140,8 +140,7 @@ def curves(runs: Sequence[RecordedRun]) -> list[dict]:
     for key, metric in _logged(runs):
         by_name: dict[str, list[Curve]] = {}
         for run in runs:
-            curve = read_curve(run.log, metric)
-            if curve is not None:
+            if curve := read_curve(run.log, metric):
                 by_name.setdefault(run.curve, []).append(curve)
         if by_name:
             lines = [_line(name, own) for name, own in by_name.items()]

@@ -1,19 +1,24 @@
-"""A group in the terminal: its prefix tree with values and TD errors at branches, its credit by turn and criterion."""
+"""`tempo-trl tree`: one recorded group in the terminal.
+
+Its prefix tree with values and TD errors at branches, its credit by turn and by criterion.
+"""
 
 from collections.abc import Sequence
 
 import numpy as np
 from rich.box import SIMPLE_HEAD
+from rich.console import Console
 from rich.table import Column, Table
 from rich.text import Text
 from rich.tree import Tree
 
+from tempo_trl.report.collect import opening_group
 from tempo_trl.report.criteria import with_places
 from tempo_trl.report.folded_tree import FoldedNode, fold, labelled
-from tempo_trl.report.group import Group
-from tempo_trl.report.turns import Turn, turns_of_group
+from tempo_trl.report.group import Group, Turn, recorded_groups, turns_of_group
 from tempo_trl.runs.criteria import Span
 from tempo_trl.runs.token_text import around, cut, one_line, readable, shortened
+from tempo_trl.runs.trees import recorded_steps
 
 # Blue for good and orange for bad, which colour-blind people can tell apart.
 GOOD, BAD, EVEN = "dodger_blue1", "dark_orange", "grey62"
@@ -22,6 +27,44 @@ CONTEXT = 30  # characters before and after such a token
 LONGEST = 160  # maximum number of characters shown of a run
 CALLS = 30  # and of the tools that a turn calls
 NAME = 24  # and of the name of a criterion
+
+
+def main(run_dir: str, step: int | None, prompt: int | None, evaluation: bool) -> int:
+    """Draw a group of a run and return the exit status. Raises as [`recorded_group`]."""
+    group = recorded_group(run_dir, step, prompt, "eval" if evaluation else "train")
+    console = Console()
+    console.print(f"step {group.step}, group {group.group}", style="grey62", highlight=False)
+    for part in filter(None, [group_tree(group), criteria_table(group), turn_table(group)]):
+        console.print(part)
+    return 0
+
+
+def recorded_group(run_dir: str, step: int | None, prompt: int | None, mode: str = "train") -> Group:
+    """
+    A recorded group.
+
+    Args:
+        run_dir (`str`): The run's output folder.
+        step (`int`, *optional*): Recorded step. Defaults to the last.
+        prompt (`int`, *optional*): Its index in the record. Defaults to the most informative group.
+        mode (`str`, *optional*, defaults to `"train"`): `"train"` or `"eval"`.
+
+    Raises:
+        ValueError: nothing was recorded, or this step or group was not recorded.
+    """
+    if step is None:
+        step = next(reversed(recorded_steps(run_dir, mode)), 0)
+    groups = recorded_groups(run_dir, step, mode)
+    if not groups:
+        raise ValueError(f"the record of step {step} in {run_dir} is empty. Choose another --step.")
+    by_number = {group.group: group for group in groups}
+    number = groups[opening_group(groups)].group if prompt is None else prompt
+    if number not in by_number:
+        raise ValueError(
+            f"group {number} of step {step} was not recorded. Choose --prompt from 0 to {max(by_number)}, or raise "
+            "`log_trees_prompts` in the next run."
+        )
+    return by_number[number]
 
 
 def terminal_tree(pieces: list[list[str]], rewards: list[float], title: str) -> Tree:

@@ -129,11 +129,6 @@ def common_length(a: Sequence, b: Sequence) -> int:
     return sum(takewhile(bool, map(eq, a, b)))
 
 
-def label_of(token: str) -> str:
-    """A token's text for tables and pictures."""
-    return one_line(token) or "·"
-
-
 def cut(text: str, length: int) -> str:
     """The beginning of a text, with an ellipsis if it was cut."""
     return text if len(text) <= length else text[: length - 1] + "…"

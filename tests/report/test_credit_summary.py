@@ -8,9 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tempo_trl.report.credit_summary import CreditSummary
-from tempo_trl.report.credit_terms import terms_of
 from tempo_trl.report.embed import embed_groups, script_json
-from tempo_trl.report.group import groups_of
+from tempo_trl.report.group import groups_of, terms_of
 from tempo_trl.runs.token_text import readable, visible
 from tempo_trl.runs.trees import read_trees
 from tests.trainers.recording import share_of_threes, train

@@ -15,9 +15,8 @@ from tempo_trl.launch.cli import main
 from tempo_trl.launch.credit import read_groups
 from tempo_trl.report import read_trees
 from tempo_trl.report.collect import RecordedRun
-from tempo_trl.report.credit_terms import terms_of
 from tempo_trl.report.criteria import criteria_of, lesson, statistics, with_places
-from tempo_trl.report.group import credit_scale, groups_of, recorded_groups
+from tempo_trl.report.group import credit_scale, groups_of, recorded_groups, terms_of
 from tempo_trl.report.page import page_data
 from tempo_trl.report.terminal_tree import criteria_table
 from tempo_trl.runs.criteria import Span, criteria_text

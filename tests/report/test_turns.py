@@ -6,11 +6,9 @@ from io import StringIO
 import numpy as np
 from rich.console import Console
 
-from tempo_trl.report.credit_terms import terms_of
 from tempo_trl.report.embed import embed_groups
-from tempo_trl.report.group import Group
+from tempo_trl.report.group import MAX_TEXT, Group, terms_of, turns_of_group
 from tempo_trl.report.terminal_tree import turn_table
-from tempo_trl.report.turns import MAX_TEXT, turns_of_group
 
 
 def group(rows, rewards) -> Group:
