@@ -17,16 +17,16 @@ from rich.console import Console
 from rich.table import Column, Table
 from rich.text import Text
 
-from tempo_trl.compare.questions import numbers_by_question
 from tempo_trl.methods import method_label
 from tempo_trl.runs.curves import read_curve
 from tempo_trl.runs.files import write_atomically
 from tempo_trl.runs.record import changed_settings
-from tempo_trl.runs.results import DECODING, Result, of_other_weights
+from tempo_trl.runs.results import DECODING, Result, evaluation_folder, of_other_weights
 from tempo_trl.runs.run import Run, names_of, place_of, read_runs
-from tempo_trl.runs.statistics import bootstrap_interval, paired_difference, student_interval
+from tempo_trl.runs.statistics import bootstrap_interval, numbers_by_metric, paired_difference, student_interval
 
 REWARDS = {"reward": 20, "eval_reward": 10**9}  # means over the last 1/20 of a log: single batches are too noisy
+KEY = ["row_id", "source", "prompt_sha256"]  # a question of two runs is the same if these are equal
 LONGEST_WORD = 16  # longer ones, such as paths, may be folded
 HEADS = ("", "method", "runs", "value", "95 %", "difference", "95 %", "paired over")
 Own = list[tuple[Run, Result]]  # the results of a method's runs, one each
@@ -119,6 +119,30 @@ def _mean_by_question(own: Own) -> pd.Series | None:
         return None
     of_all = pd.concat(per_run, axis=1, join="inner").mean(axis=1)
     return None if of_all.empty else of_all
+
+
+def numbers_by_question(folder: Path, result: Result) -> pd.Series | None:
+    """
+    The number of each question, whose mean is `result`, by [`KEY`]; None if the run has no such answers.
+
+    A run's answers are in `RUN/evaluation/{task}.greedy.jsonl` and `{task}.n16.jsonl`, a question a line.
+
+    Raises:
+        ValueError: the file does not have a question a line, each once and with equally many answers.
+    """
+    kind = "greedy" if result.metric == "accuracy" and result.k == 1 else f"n{result.k}"
+    path = evaluation_folder(folder) / f"{result.task}.{kind}.jsonl"
+    if not path.is_file():
+        return None
+    try:
+        rows = pd.read_json(path, lines=True, dtype=False, convert_dates=False)
+        correct = np.array([[np.nan if grade is None else grade for grade in row] for row in rows["correct"]], float)
+        index = pd.MultiIndex.from_frame(rows[KEY])
+        if not index.is_unique:
+            raise ValueError("a question occurs twice")
+        return pd.Series(numbers_by_metric(kind, correct, rows["answers"].tolist())[result.metric], index)
+    except (ValueError, KeyError, TypeError) as error:
+        raise ValueError(f"{path} does not have a graded question a line ({error}). Evaluate again.") from error
 
 
 def _paired(value: float, numbers: pd.Series | None, others: Own, theirs: pd.Series | None) -> dict:
