@@ -134,7 +134,7 @@ def _filled(call: Any) -> dict[str, Any]:
 def _judged(said: Reading, references: list[Reference], ordered: bool) -> Iterator[SpanReward]:
     """The criteria of a completion: those of each expected call, then `extra_calls`."""
     calls = said.calls
-    start, end = stop = _following(said, calls[-1]) if calls else _whole(said.answer)
+    start, end = stop = _following(said, calls[-1]) if calls else said.answer.span(0, None)
     missing = Segment("call", "", None if start is None else [start], start, end)
     read = [*calls[: len(references) + MAX_EXTRA], *[missing] * (len(references) - len(calls))]
     matched = _matched(read, references, ordered)
@@ -226,10 +226,6 @@ def _place(call: Segment, path: Path, start: int, end: int | None) -> Place:
 def _begin(text: str, start: int) -> int:
     """Index of the first character from `start` on that is not white space."""
     return start + len(text[start:]) - len(text[start:].lstrip())
-
-
-def _whole(answer: Segment) -> Place:
-    return (min(answer.start, answer.end - 1), answer.end) if answer.end else (None, None)
 
 
 def _following(said: Reading, call: Segment) -> Place:
