@@ -188,6 +188,19 @@ def test_a_recipe_cannot_extend_itself_or_what_is_not_there(tmp_path):
         read_recipe(tmp_path / "three.yaml")
 
 
+@pytest.mark.parametrize(
+    ("written", "message"),
+    [
+        (b"extends: [sums/tempo]\n", "`extends` of .*mine.yaml is a list or a mapping, expected the name of a recipe"),
+        ("task: caf\u00e9".encode("latin-1"), "mine.yaml is not valid YAML: 'utf-8' codec .* Correct it"),
+    ],
+)
+def test_a_recipe_that_cannot_be_read_is_named(written, message, tmp_path):
+    (tmp_path / "mine.yaml").write_bytes(written)
+    with pytest.raises(ValueError, match=message):
+        read_recipe(tmp_path / "mine.yaml")
+
+
 def test_a_wheel_carries_the_recipes_inside_the_package(tmp_path, monkeypatch):
     monkeypatch.setattr(recipe_files, "__file__", str(tmp_path / "tempo_trl/runs/recipes.py"))
     assert recipes_folder() == tmp_path / "recipes"

@@ -89,11 +89,7 @@ def parse(argv: list[str]) -> RunArguments:
             its field rejects or no run can train with, or a run without data, reward or model.
     """
     parser, flags, _ = recipe_parser(argv)
-    asked, unknown = parser.parse_known_args(flags)
-    refuse_unknown(unknown, option_names(parser), parser.method)
-    for name in ("gradient_accumulation_steps", "steps_per_generation", "num_iterations", "num_generations"):
-        if (value := getattr(asked, name)) is not None and value < 1:  # TRL would divide by it
-            raise ValueError(f"`{name}` is {value}, expected at least 1. Raise it.")
+    refuse_unknown(parser.parse_known_args(flags)[1], option_names(parser), parser.method)
     arguments = RunArguments(*parser.parse_args_into_dataclasses(flags, look_for_args_file=False))
     script = arguments.script
     sources = {"task": script.task, "dataset_name": script.dataset_name, "datasets": arguments.mixture.datasets}

@@ -7,6 +7,7 @@ from pathlib import Path
 from unittest.mock import patch
 
 from accelerate.commands import launch
+from transformers.integrations import get_reporting_integration_callbacks
 from trl import GRPOConfig
 
 from tempo_trl.launch.arguments import launch_arguments, parse
@@ -33,6 +34,7 @@ def check(argv: list[str]) -> None:
             processes = launch._validate_launch_command(deepcopy(launched))[0].num_processes or 1
         with patch.object(GRPOConfig, "world_size", processes):
             arguments = parse([*launched.training_script_args, "--use_cpu", "true", "--tf32", "false"])
+        get_reporting_integration_callbacks(arguments.training.report_to)
         train_dataset = checkpoint_and_inputs(arguments)[1]["train_dataset"]
     except (OSError, ImportError) as error:
         raise ValueError(f"cannot configure the run: {error}") from error

@@ -14,7 +14,6 @@ count characters of a text, or token ids; without them a criterion has no place.
 credit. With `reward` in its lines both add, as in [`SpanCreditTrainer`]; without any, `reward` is the criteria's mean.
 """
 
-import json
 import math
 from collections.abc import Sequence
 from pathlib import Path
@@ -85,9 +84,9 @@ def read_groups(path: Path, tokenizer: str | None = None, **settings) -> list[Gr
     file = CompletionFile(path, tokenizer)
     lines = file.read()
     config = _config(SpanCreditConfig if "criteria" in lines[0] else TEMPOConfig, settings)
-    by_group: dict[tuple, list[dict]] = {}
+    by_group: dict[str, list[dict]] = {}
     for line in lines:
-        by_group.setdefault((line["prompt"], json.dumps(line.get("group"))), []).append(line)
+        by_group.setdefault(line["asked"], []).append(line)
     rows = [line for own in by_group.values() for line in own]
     criteria, begin, groups = _criteria(rows), 0, []
     rewards = criteria.mean_reward() if criteria and "reward" not in rows[0] else _rewards(rows)

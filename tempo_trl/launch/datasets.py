@@ -1,6 +1,5 @@
 """The prompts of a run: of a benchmark, of a built-in task, or of any dataset that TRL's scripts load."""
 
-import inspect
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from itertools import product
@@ -17,10 +16,6 @@ from tempo_trl.rewards.mean_reward import without_options
 
 if TYPE_CHECKING:
     from datasets import Dataset, DatasetDict
-
-# What all reward functions get beside columns of the dataset, and what only some get.
-_GIVEN = {"prompts", "completions", "completion_ids", "log_metric", "log_extra", "trainer_state"}
-_GIVEN_TO_SOME = {"environments", "texts"}
 
 
 def load_datasets(arguments: RunArguments) -> "tuple[Dataset, Dataset | None]":
@@ -102,17 +97,14 @@ def _split(dataset: "DatasetDict", field: str, script_args: TrainArguments) -> "
 
 def refuse_functions_that_fail(functions: Iterable[Callable], *datasets: "Dataset | None") -> None:
     """
-    Raise ValueError for a reward function that cannot be called as TRL calls it, with each column of the dataset, and
-    for one of this package that cannot read one of the first 10,000 rows, which takes from seconds to a minute. Of a
-    stream, and for `json_schema`, which asks a child process, only the first row is read. A run meets a later one when
-    it samples it.
+    Raise ValueError for a reward function of this package that cannot read one of the first 10,000 rows, which takes
+    from seconds to a minute. Of a stream, and for `json_schema`, which asks a child process, only the first row is
+    read. A run meets a later one when it samples it.
     """
     for function, dataset in product(functions, datasets):
-        if not (dataset and dataset.column_names):  # those of a stream may be unknown
-            continue
-        columns = {*dataset.column_names} - {"prompt", "completion"}  # TRL does not pass these
-        _refuse_other_parameters(function, columns)
-        if ours := _ours(function):
+        ours = _ours(function)
+        if ours and dataset and dataset.column_names:  # those of a stream may be unknown
+            columns = {*dataset.column_names} - {"prompt", "completion"}  # TRL does not pass these
             cells = _first_cells(dataset, columns, 1 if ours is rewards.json_schema else 10_000)
             empty = [""] * len(next(iter(cells.values()), [""]))
             function(**{"texts": empty, "completions": empty} | cells)
@@ -122,20 +114,6 @@ def _first_cells(dataset: "Dataset", columns: set[str], rows: int) -> dict[str, 
     if not hasattr(dataset, "__len__"):
         return {name: [value] for name, value in next(iter(dataset)).items() if name in columns}
     return {name: dataset[name][:rows] for name in columns - {"image", "images"}}  # which would be decoded
-
-
-def _refuse_other_parameters(function: Callable, columns: set[str]) -> None:
-    """Raise ValueError if a function needs something else than TRL passes, or does not take all that it passes."""
-    signature = inspect.signature(function)
-    try:
-        signature.bind(**dict.fromkeys(_GIVEN | columns | (_GIVEN_TO_SOME & signature.parameters.keys())))
-    except TypeError as error:
-        name = trl.trainer.utils.get_callable_name(function)
-        given = f"with these columns of the dataset: {', '.join(sorted(columns)) or 'none'}"
-        raise ValueError(
-            f"the reward function {name} cannot be called as TRL calls it, {given}: {error}. Rename a column, or add "
-            "**columns to the function."
-        ) from error
 
 
 def _ours(function: Callable) -> Callable | None:

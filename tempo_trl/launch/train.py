@@ -9,6 +9,7 @@ import sys
 import time
 from collections.abc import Sequence
 from dataclasses import asdict
+from itertools import chain
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
@@ -110,7 +111,7 @@ def run_inputs(arguments: RunArguments) -> dict:
             data have no prompts.
     """
     # Here, because `--help-fields` must not wait for torch.
-    from tempo_trl.trainers.checks import check_datasets
+    from tempo_trl.trainers.datasets import by_argument, check_datasets
     from tempo_trl.trainers.reward_functions import checked_functions
     from tempo_trl.trainers.run import refuse_missing_extras
 
@@ -122,9 +123,9 @@ def run_inputs(arguments: RunArguments) -> dict:
     train_dataset, eval_dataset = load_datasets(arguments)
     if not hasattr(train_dataset, "__len__") and arguments.training.max_steps <= 0:
         raise ValueError("the training data are a stream, whose length is unknown, and max_steps is not set. Set it.")
-    check_datasets(train_dataset, eval_dataset, may_lack_prompts="environment_factory" in functions)
-    rewards = filter(callable, sum(of_places, functions["reward_funcs"]))
-    refuse_functions_that_fail(rewards, train_dataset, eval_dataset)
+    called, data = by_argument(functions["reward_funcs"], *of_places), (train_dataset, eval_dataset)
+    check_datasets(data, called, "environment_factory" in functions)
+    refuse_functions_that_fail(filter(callable, chain(*called.values())), *data)
     return functions | {"train_dataset": train_dataset, "eval_dataset": eval_dataset}
 
 

@@ -49,13 +49,14 @@ class Critic:
         self.optimizer = self.scheduler = None
 
     def start(self, max_steps: int) -> None:
-        """Begin a run of `max_steps` steps with a new optimizer and schedule."""
+        """Begin a run of `max_steps` steps with a new schedule, and, as Trainer does, the optimizer that there is."""
         args = self.args
-        betas = args.adam_beta1, args.adam_beta2
-        groups = [dict(group) for group in self._groups if group["params"]]  # copies: the optimizer adds to them
-        # On a GPU torch would take the kernels that hold one more copy of all parameters during a step.
-        fused = self._gradients.is_cuda or None
-        self.optimizer = torch.optim.AdamW(groups, args.critic_learning_rate, betas, args.adam_epsilon, fused=fused)
+        if self.optimizer is None:
+            betas, groups = (args.adam_beta1, args.adam_beta2), [group for group in self._groups if group["params"]]
+            # On a GPU torch would take the kernels that hold one more copy of all parameters during a step.
+            fused = self._gradients.is_cuda or None
+            rate, epsilon = args.critic_learning_rate, args.adam_epsilon
+            self.optimizer = torch.optim.AdamW(groups, rate, betas, epsilon, fused=fused)
         self.scheduler = get_scheduler(
             args.lr_scheduler_type,
             self.optimizer,
@@ -209,8 +210,9 @@ def _start_the_head_at_zero(model: PreTrainedModel, missing: set[str], path: str
     lost = sorted(name for name in missing if name.startswith(f"{model.base_model_prefix}."))
     if lost:
         raise ValueError(
-            f"{path} lacks weights that the critic needs: {', '.join(lost[:3])}, ... Set `critic_model_name_or_path` "
-            "to a folder with all weights of the model."
+            f"{path or 'the policy'} lacks weights that the critic needs: {', '.join(lost[:3])}, ... Set "
+            "`critic_model_name_or_path` to a folder with all weights of the model, also for a policy with an adapter "
+            "that cannot be merged into its weights, such as prompt tuning."
         )
     for name, parameter in model.named_parameters():
         if name in missing:

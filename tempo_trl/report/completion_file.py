@@ -37,7 +37,8 @@ class CompletionFile:
 
     def read(self) -> list[dict]:
         """
-        The completions with `prompt` as text, `ids`, and what else a line has. Those of messages have `turns` (turn of
+        The completions with `prompt` as text, `asked` (prompt and group as they stand in the line, equal in lines of
+        a group), `ids`, and what else a line has. Those of messages have `turns` (turn of
         each token, -1 in between), `calls` and `observed` (one per turn), too. If a line of the file has `spans`, all
         have `criteria`: the reward and the places in tokens of each.
 
@@ -70,6 +71,7 @@ class CompletionFile:
             raise ValueError("`reward` is missing. Add it; null is a completion without a score.")
         prompt, completion = line["prompt"], line["completion"]
         line = line | ({"ids": completion} if is_ids(completion) else self._tokenized(line))
+        line |= {"asked": json.dumps([prompt, line.get("group")], sort_keys=True)}
         line |= {"prompt": "".join(self.pieces(prompt)) if is_ids(prompt) else prompt_text(prompt)}
         return line | ({"criteria": by_criterion(*self._spans(line))} if has_spans else {})
 

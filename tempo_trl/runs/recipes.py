@@ -61,7 +61,7 @@ def read_recipe(path: Path) -> dict:
     Only inside the mapping of any other field (`model_init_kwargs`), where types are unknown, are they YAML's.
 
     Raises:
-        ValueError: the file is not a YAML mapping, has a key twice, extends itself, or extends no recipe.
+        ValueError: the file is not a YAML mapping in UTF-8, has a key twice, extends itself, or extends no recipe.
     """
     fields = {name: node for name, (_, node) in _merged(path, ()).items()}
     return {name: _value(node, name == "env" or not isinstance(node, MappingNode)) for name, node in fields.items()}
@@ -90,6 +90,8 @@ def _merged(path: Path, extending: tuple[Path, ...]) -> dict[str, tuple[Node, No
     if "extends" not in fields:
         return fields
     base = fields.pop("extends")[1].value
+    if not isinstance(base, str):
+        raise ValueError(f"`extends` of {path} is a list or a mapping, expected the name of a recipe. Correct it.")
     beside = path.parent / base
     return _merged(beside if beside.is_file() else recipe_path(base), (*extending, path.resolve())) | fields
 
@@ -98,7 +100,7 @@ def _own_fields(path: Path) -> dict[str, tuple[Node, Node]]:
     try:
         with open(path, encoding="utf-8") as file:
             recipe = yaml.compose(file, yaml.BaseLoader)
-    except yaml.YAMLError as error:
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
         raise ValueError(f"{path} is not valid YAML: {error}. Correct it.") from error
     if not isinstance(recipe, MappingNode):
         got = "nothing" if recipe is None else f"a {recipe.id}"

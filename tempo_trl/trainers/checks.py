@@ -10,7 +10,7 @@ from trl import GRPOTrainer
 from tempo_trl.rewards.span_reward import LARGEST_REWARD
 from tempo_trl.rollout.tree_rollout import TreeRollout
 
-OF_TRL = {"prompts", "completions", "trainer_state", "log_extra", "log_metric"}  # what it passes to reward functions
+NOT_PASSED = {"prompt", "completion", "completion_ids"}  # columns that TRL does not pass to reward functions
 
 
 def warn_of_a_first_batch_without_branches(sums: dict[str, tuple[float, float]], method: str) -> None:
@@ -26,8 +26,8 @@ def warn_of_a_first_batch_without_branches(sums: dict[str, tuple[float, float]],
 
 
 def refuse_a_run_without_a_step(trainer: GRPOTrainer) -> None:
-    """Raise RuntimeError if a training run has ended without any step. Trainer only logs that, and returns."""
-    if trainer.state.global_step == 0 and trainer.state.max_steps > 0:
+    """Raise RuntimeError if a training run has ended without any micro-batch. Trainer only logs that, and returns."""
+    if trainer.state.global_step == trainer._step == 0 and trainer.state.max_steps > 0:
         prompts = trainer.args.generation_batch_size // trainer.num_generations
         raise RuntimeError(
             f"Training has ended without a step, expected {trainer.state.max_steps:,}: the training data gave no "
@@ -133,23 +133,16 @@ def refuse_one_seed_for_single_completions(trainer: GRPOTrainer) -> None:
         )
 
 
-def check_datasets(train: object, evaluated: object, may_lack_prompts: bool) -> None:
-    """Raise ValueError for a dataset without prompts, or with a column of TRL. Those of streams may be unknown."""
-    for dataset in (train, *(evaluated.values() if isinstance(evaluated, dict) else [evaluated])):
-        columns = getattr(dataset, "column_names", None)
-        if columns and hasattr(dataset, "__len__") and len(dataset):
-            columns = list(dataset[0])  # of a row as it is read: a transform may make or hide columns
-        if columns is None:
-            continue
-        if "prompt" not in columns and not may_lack_prompts:
-            raise ValueError(f"the dataset has no column 'prompt', only {', '.join(columns)}. Rename one, or add it.")
-        refuse_columns_of_trl(columns)
+def refuse_agents_without_a_length(trainer: GRPOTrainer) -> None:
+    """Raise ValueError for tools or environments without `max_completion_length`, with which TRL compares lengths."""
+    if trainer.max_completion_length is None and (trainer.tools or trainer.environment_factories):
+        raise ValueError("`max_completion_length` is None, expected a number with tools and environments. Set it.")
 
 
-def refuse_columns_of_trl(columns: Iterable[str]) -> None:
-    """Raise ValueError for a column whose name is that of something else that reward functions get from TRL."""
-    if taken := OF_TRL & {*columns}:
+def refuse_columns_that_are_given(columns: Iterable[str], given: dict[str, set[str]]) -> None:
+    """Raise ValueError for a column whose name is that of something else that the functions get."""
+    if taken := {*columns} & set().union(*given.values()) - NOT_PASSED:
         raise ValueError(
-            f"the dataset has a column {min(taken)!r}, but TRL passes something else to reward functions by this "
-            "name. Rename or remove the column."
+            f"the dataset has a column {min(taken)!r}, but reward functions get something else by this name. Rename "
+            "or remove it."
         )

@@ -7,6 +7,7 @@ from trl import GRPOConfig
 
 from tempo_trl.config_help import with_help
 from tempo_trl.credit.checks import check_choice, check_counts
+from tempo_trl.trainers.settings import refuse_what_is_out_of_range
 from tempo_trl.trainers.zero_advantages import refuse_gradients_without_advantage
 
 TREE_FORWARD = ("off", "auto", "on")
@@ -62,6 +63,7 @@ class TokenCreditConfig(GRPOConfig):
     tree_forward: str = "off"
 
     def __post_init__(self):
+        refuse_what_is_out_of_range(self)
         super().__post_init__()
         self.check()
 

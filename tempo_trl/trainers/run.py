@@ -58,12 +58,12 @@ class RunTrainer(GRPOTrainer):
     def __init__(self, model: str | PreTrainedModel, reward_funcs=None, args: GRPOConfig | None = None, **keywords):
         self._model_name = model if isinstance(model, str) else get_config_model_id(model.config)  # for messages
         args = settings.checked_config(args, self._config_cls, self._model_name, self._name)
-        data = keywords.get("train_dataset"), keywords.get("eval_dataset")
-        checks.check_datasets(*data, may_lack_prompts=bool(keywords.get("environment_factory")))
-        refuse_missing_extras(reward_funcs if isinstance(reward_funcs, list) else [reward_funcs])
         if (rollout := self._tree_rollout(args)) is not None:
             keywords["rollout_func"] = only_rollout(rollout, keywords.get("rollout_func"))
         wait_for_server(args, self._model_name)
+        # Copies, because TRL adds the rewards of environments to the lists that it is given.
+        reward_funcs = [*reward_funcs] if isinstance(reward_funcs, list) else reward_funcs
+        keywords = {name: [*given] if isinstance(given, list) else given for name, given in keywords.items()}
         with warnings.catch_warnings():
             if rollout is not None:  # TRL warns that `rollout_func` is experimental, but the user did not set it
                 warnings.filterwarnings("ignore", "You are using 'rollout_func'", UserWarning)
@@ -74,6 +74,7 @@ class RunTrainer(GRPOTrainer):
         self.eos_token_ids = [*self.eos_token_ids, *(end_token_ids(self) - {*self.eos_token_ids})]
         if isinstance(self.rollout_func, TreeRollout):
             check_trees_can_grow(self, self.rollout_func.grower)
+        checks.refuse_agents_without_a_length(self)
         checks.refuse_a_missing_end_token(self)
         checks.refuse_stop_strings_that_are_not_found(self)
         checks.refuse_one_seed_for_single_completions(self)

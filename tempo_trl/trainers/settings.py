@@ -1,7 +1,20 @@
 """What a configuration may say: before anything is loaded, a value that no run can train with raises ValueError."""
 
+from math import inf
+
 from trl import GRPOConfig
 
+COUNTS = (
+    *("max_completion_length", "num_generations", "num_generations_eval", "num_iterations", "ref_model_sync_steps"),
+    *("per_device_train_batch_size", "per_device_eval_batch_size", "generation_batch_size"),
+    *("gradient_accumulation_steps", "steps_per_generation"),
+)
+# Outside of these something divides by zero or fails in the first loss, or nothing is trained.
+RANGES = dict.fromkeys(COUNTS, (1, inf)) | {
+    **dict.fromkeys(("epsilon", "epsilon_high", "dataloader_num_workers"), (0, inf)),
+    "top_entropy_quantile": (0, 1),
+    "seed": (0, 2**32 - 1),
+}
 CHOICES = {
     "loss_type": ("grpo", "dr_grpo", "dapo", "bnpo", "cispo", "sapo", "luspo", "vespo"),
     "importance_sampling_level": ("token", "sequence"),  # TRL asks in the loss, where ours is another
@@ -34,8 +47,18 @@ def checked_config(args: GRPOConfig | None, config_cls: type[GRPOConfig], model_
     return args
 
 
+def refuse_what_is_out_of_range(args: GRPOConfig) -> None:
+    """Raise ValueError for a number out of its range. TRL divides by some of them when it builds the configuration."""
+    for name, (low, high) in RANGES.items():
+        value = getattr(args, name)
+        if value is not None and not low <= value <= high:
+            expected = f"at least {low}" if high == inf else f"between {low} and {high}"
+            raise ValueError(f"`{name}` is {value}, expected {expected}. Correct it.")
+
+
 def refuse_what_cannot_train(args: GRPOConfig) -> None:
     """Raise ValueError for values with which no method can train. TRL itself rejects `num_generations` below 2."""
+    refuse_what_is_out_of_range(args)
     for name, choices in CHOICES.items():
         value = getattr(args, name)
         if value not in choices:
@@ -43,12 +66,12 @@ def refuse_what_cannot_train(args: GRPOConfig) -> None:
     for name, value in vars(args).items():
         if value != value:
             raise ValueError(f"`{name}` is nan, expected a number. Correct it.")
-    if (length := args.max_completion_length) is not None and length < 1:
-        raise ValueError(f"`max_completion_length` is {length}, expected at least 1. Raise it.")
-    if not args.temperature > 0:
+    if args.max_completion_length is None and args.loss_type == "dr_grpo":
+        raise ValueError("`max_completion_length` is None, expected a number: dr_grpo's loss divides by it. Set it.")
+    if not 0 < args.temperature < inf:
         raise ValueError(
-            f"`temperature` must be above 0, got {args.temperature}: the loss divides the logits by it. Use 1, for "
-            "example: greedy completions of a group are identical, so nothing can be learned from them."
+            f"`temperature` must be above 0 and finite, got {args.temperature}: the loss divides the logits by it. "
+            "Use 1, for example: greedy completions of a group are identical, so nothing can be learned from them."
         )
     generation = args.generation_kwargs or {}
     for name, expected in OF_ONE_COMPLETION.items():

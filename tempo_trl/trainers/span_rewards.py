@@ -68,8 +68,6 @@ class SpanRewards(RewardFunctions):
 
     def begin(self, rows: ScoredRows) -> None:
         """Start the async functions on a batch, whose texts they get."""
-        if "texts" in rows.inputs[0]:
-            raise ValueError("the dataset has a column 'texts', but the trainer passes texts by this name. Rename it.")
         rows.texts = [self._texts(ids) for ids in rows.completion_ids]
         super().begin(rows, texts=[places.text for places in rows.texts])
 

@@ -24,10 +24,11 @@ from tempo_trl.trainers.credit_func import (
     refuse_a_state_that_would_be_lost,
     refuse_a_wrong_credit_func,
 )
+from tempo_trl.trainers.datasets import by_argument, check_datasets, given_beside
 from tempo_trl.trainers.recorder import Recorder
 from tempo_trl.trainers.report import Report, Sums, Totals, log_totals, sums_of
 from tempo_trl.trainers.reward_functions import checked_functions, refuse_reserved_columns, refuse_reserved_metrics
-from tempo_trl.trainers.run import RunTrainer
+from tempo_trl.trainers.run import RunTrainer, refuse_missing_extras
 from tempo_trl.trainers.scored_rows import ScoredRows, loss_mask, witnessed
 from tempo_trl.trainers.span_rewards import (
     SpanRewardFunc,
@@ -163,6 +164,10 @@ class TokenCreditTrainer(RunTrainer):
         if are_the_reward := bool(span_reward_funcs and reward_funcs in (None, [])):
             refuse_weights_of_no_reward(args)
             reward_funcs = [mean_of_criteria]
+        functions = by_argument(reward_funcs, step_reward_funcs, span_reward_funcs)
+        refuse_missing_extras(functions["reward_funcs"])
+        self._given = given_beside(functions, environment_factory is not None)
+        check_datasets([train_dataset, eval_dataset], functions, environment_factory is not None)
         super().__init__(
             model,
             reward_funcs,
@@ -278,7 +283,7 @@ class TokenCreditTrainer(RunTrainer):
         return rewards
 
     def _calculate_rewards(self, inputs, prompts, completions, completion_ids_list):
-        checks.refuse_columns_of_trl(inputs[0])  # a stream has told its columns only now
+        checks.refuse_columns_that_are_given(inputs[0], self._given)  # a stream has told its columns only now
         rewards = super()._calculate_rewards(inputs, prompts, completions, completion_ids_list)
         checks.refuse_rewards_without_a_variance(rewards, self.reward_weights, self.reward_func_names)
         if self._pending_metrics or self._pending_extra_logs:

@@ -61,6 +61,22 @@ def test_groups_may_differ_in_size_and_lie_in_any_order(tmp_path):
     assert all((row == 0).all() for group in groups[1:] for row in group.advantages)
 
 
+def test_prompts_that_read_alike_are_two_groups(tmp_path):
+    """Images, and what a tool was called with, are not in the text of a prompt."""
+
+    def asked(image: str, city: str) -> list[dict]:
+        call = {"type": "function", "function": {"name": "look", "arguments": {"city": city}}}
+        shown = [{"type": "image", "image": image}, {"type": "text", "text": "What is it?"}]
+        return [{"role": "user", "content": shown}, {"role": "assistant", "content": "", "tool_calls": [call]}]
+
+    prompts = asked("cat.png", "Rome"), asked("dog.png", "Rome"), asked("cat.png", "Oslo")
+    rows = [{"prompt": prompt, "completion": [i], "reward": i} for prompt in prompts for i in range(2)]
+    groups = read_groups(write(tmp_path, [*rows[::2], *rows[1::2]]))
+    assert [len(group.ids) for group in groups] == [2, 2, 2]
+    assert len({group.prompt for group in groups}) == 1
+    assert all(row.any() for group in groups for row in group.td_errors)
+
+
 def test_a_text_ends_with_eos_unless_it_was_truncated(tmp_path):
     ended = read_groups(write(tmp_path, hand_worked()), DEMO)[0]
     cut = read_groups(write(tmp_path, hand_worked(truncated=True)), DEMO)[0]

@@ -14,7 +14,7 @@ from tempo_trl.methods.tempo import tempo_credit
 from . import credit_functions as functions
 from .agents import DOORS, CountingRooms, KeyedRooms, Rooms, rooms_of, scripted, visited_reward
 from .launching import run_ranks, torchrun
-from .recording import Recording, questions, train
+from .recording import Recording, config, questions, train
 
 OPTIONS = {"reward_funcs": visited_reward, "max_completion_length": 400, "max_steps": 1}
 
@@ -119,3 +119,23 @@ def test_methods_train_on_their_credit(cls, function, rooms, tiny_model, tmp_pat
     trainer = play(tiny_model, tmp_path, type("Recorded", (Recording, cls), {"method_name": cls.method_name}))
     mask = rooms[0].loss_mask
     torch.testing.assert_close(trainer.batches[0].output["advantages"][mask], function(rooms[0]).advantages[mask])
+
+
+class RewardingRooms(Rooms):
+    def get_reward(self) -> float:
+        return float(self.room)
+
+
+def test_a_second_trainer_of_the_same_lists_has_the_rewards_of_the_first(tiny_model, tmp_path):
+    functions_given, classes = [visited_reward], [None]
+    keywords = {"environment_factory": RewardingRooms, "reward_processing_classes": classes}
+    for _ in range(2):
+        args, rows = config(tmp_path, max_completion_length=400), questions(conversational=True)
+        trainer = TEMPOTrainer(tiny_model, functions_given, args, rows, **keywords)
+        assert trainer.reward_func_names == ["visited_reward", "RewardingRooms"]
+        assert (functions_given, classes) == ([visited_reward], [None])
+
+
+def test_an_agent_without_a_maximum_length_is_refused(tiny_model, tmp_path):
+    with pytest.raises(ValueError, match="`max_completion_length` is None, expected a number with tools and"):
+        play(tiny_model, tmp_path, TEMPOTrainer, max_completion_length=None)

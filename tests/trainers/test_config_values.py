@@ -5,11 +5,11 @@ import re
 import pytest
 from trl import GRPOConfig, rewards
 
-from tempo_trl import TEMPOTrainer
+from tempo_trl import TEMPOConfig, TEMPOTrainer
 from tempo_trl.launch import cli
 from tempo_trl.launch.arguments import parse
 from tempo_trl.rewards import math_reward
-from tempo_trl.trainers.settings import CHOICES
+from tempo_trl.trainers.settings import CHOICES, COUNTS
 
 from .recording import config, parity, questions, train
 
@@ -18,7 +18,14 @@ VALUES = {
     "scale_rewards": ("std", "expected one of: group, batch, none"),
     "generation_kwargs": ({"num_return_sequences": 4}, "num_return_sequences=4, expected 1"),
     "mask_truncated_completions": (True, r"is True and `generation_kwargs` stops at \['END'\], expected one"),
-    "temperature": (0.0, "must be above 0, got 0.0"),
+    "temperature": (0.0, "must be above 0 and finite, got 0.0"),
+    "num_generations": (0, "is 0, expected at least 1"),
+    "per_device_train_batch_size": (0, "is 0, expected at least 1"),
+    "num_iterations": (0, "is 0, expected at least 1"),
+    "top_entropy_quantile": (-0.1, "is -0.1, expected between 0 and 1"),
+    "epsilon": (-1.0, "is -1.0, expected at least 0"),
+    "dataloader_num_workers": (-1, "is -1, expected at least 0"),
+    "seed": (-1, "is -1, expected between 0 and 4294967295"),
     "learning_rate": (float("nan"), "is nan, expected a number"),
     "max_completion_length": (0, "is 0, expected at least 1"),
 }
@@ -36,6 +43,23 @@ def test_it_is_refused_before_the_model_is_loaded_and_by_the_parser(name, tmp_pa
             parse(["--config", f"sums/{method}", *flag])
     assert cli.main(["train", "--check", "--config", "sums/grpo", *flag]) == 2
     assert re.search(message, capsys.readouterr().err)
+
+
+@pytest.mark.parametrize("name", COUNTS)
+def test_a_count_of_none_is_left_to_trl(name, tmp_path):
+    if TEMPOConfig.__dataclass_fields__[name].default is None:
+        config(tmp_path, **{name: None})
+
+
+def test_a_loss_that_divides_by_the_maximum_length_needs_one(tmp_path):
+    args = config(tmp_path, max_completion_length=None, loss_type="dr_grpo")
+    with pytest.raises(ValueError, match="`max_completion_length` is None, expected a number: dr_grpo's loss divides"):
+        TEMPOTrainer("nowhere/nothing", parity, args, questions())
+
+
+def test_the_check_knows_trackers(capsys):
+    assert cli.main(["train", "--check", "--config", "sums/tempo", "--report_to", "nothing_known"]) == 2
+    assert "nothing_known is not supported" in capsys.readouterr().err
 
 
 def test_the_choices_are_those_of_trl_and_no_name_is_left_out():

@@ -6,7 +6,7 @@ from contextlib import nullcontext
 from dataclasses import fields
 
 import pytest
-from transformers import GenerationConfig, Qwen3ForCausalLM
+from transformers import GenerationConfig, Qwen3ForCausalLM, TrainerCallback
 from trl import GRPOConfig, GRPOTrainer
 
 from tempo_trl import GRPOLambdaTrainer, PPOTrainer, TEMPOTrainer, TokenCreditConfig
@@ -147,3 +147,14 @@ def test_grown_trees_are_refused_by_methods_that_do_not_read_them(method, tmp_pa
     given |= {"span_reward_funcs": [len]} if method == "span_credit" else {}
     with nullcontext() if reads else pytest.raises(ValueError, match=r"grows trees, which \w+ does not read"):
         cls.check_functions(None, rollout_func=TreeRollout(FixedTree(2, 2, 6)), **given)
+
+
+class StopsWithinAStep(TrainerCallback):
+    def on_substep_end(self, args, state, control, **kwargs):
+        control.should_training_stop = True
+
+
+def test_a_run_that_a_callback_stops_before_its_first_step_ends_as_trls(tiny_model, tmp_path):
+    options = {"gradient_accumulation_steps": 4, "per_device_train_batch_size": 2}
+    trainer = train(tiny_model, tmp_path, **options, trainer={"callbacks": [StopsWithinAStep()]})
+    assert trainer.state.global_step == 0

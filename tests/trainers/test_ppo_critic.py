@@ -190,6 +190,14 @@ def test_a_resumed_run_is_the_run_that_never_stopped_bit_for_bit(kind, tiny_mode
     assert whole.critic.scheduler.state_dict() == resumed.critic.scheduler.state_dict()
 
 
+def test_a_second_training_goes_on_with_both_optimizers(tiny_model, tmp_path):
+    trainer = run(tiny_model, tmp_path, max_steps=2)
+    trainer.train()
+    for optimizer in (trainer.optimizer, trainer.critic.optimizer):
+        assert {int(state["step"]) for state in optimizer.state.values()} == {4}
+    assert [group["lr"] for group in trainer.critic.optimizer.param_groups] == [0.0, 0.0]  # at the schedule's end
+
+
 def test_a_checkpoint_without_its_critic_or_with_another_is_refused(tiny_model, tmp_path):
     options = {"save_strategy": "steps", "save_steps": 2, "max_steps": 2}
     run(tiny_model, tmp_path, **options, shared_trunk=True)

@@ -1,5 +1,7 @@
 """Groups whose completions continue different prompts: credit compares those with the same prompt only."""
 
+import functools
+
 import pytest
 import torch
 from datasets import Dataset, IterableDataset
@@ -9,7 +11,7 @@ from tempo_trl.report import read_trees
 from tempo_trl.trainers.agents import images_in
 from tempo_trl.trainers.whole_groups import prompt_keys
 
-from .recording import RecordingTrainer, assert_same_weights, questions, train
+from .recording import RecordingTrainer, assert_same_weights, parity, questions, train
 
 
 class Riddles:
@@ -103,8 +105,8 @@ def test_images_tell_prompts_apart_by_what_they_show():
     ("columns", "message"),
     [
         ({"problem": ["a"]}, "the dataset has no column 'prompt', only problem"),
-        ({"prompt": ["a"], "completions": ["b"]}, "the dataset has a column 'completions', but TRL passes"),
-        ({"prompt": ["a"], "log_metric": ["b"]}, "the dataset has a column 'log_metric', but TRL passes"),
+        ({"prompt": ["a"], "completions": ["b"]}, "the dataset has a column 'completions', but reward functions get"),
+        ({"prompt": ["a"], "log_metric": ["b"]}, "the dataset has a column 'log_metric', but reward functions get"),
     ],
 )
 @pytest.mark.parametrize("place", ["train", "eval", "one of two for eval"])
@@ -127,10 +129,45 @@ def test_columns_are_those_of_a_row_as_it_is_read(tiny_model, tmp_path):
     assert_same_weights(ours, theirs)
 
 
+def test_a_column_of_environments_is_refused_where_functions_get_environments(tmp_path):
+    rows = questions(conversational=True).add_column("environments", ["kitchen"] * 8)
+    with pytest.raises(ValueError, match="the dataset has a column 'environments', but reward functions get"):
+        train("no/such-model", tmp_path, dataset=rows, trainer={"environment_factory": Riddles})
+    with pytest.raises(OSError, match="connect"):  # without environments it is a column like others
+        train("no/such-model", tmp_path, dataset=rows)
+
+
+def wrapped(function):
+    """It passes on less than it takes."""
+
+    @functools.wraps(function)
+    def called(*, completions, **columns):
+        return function(completions)
+
+    return called
+
+
+@pytest.mark.parametrize(
+    ("function", "message"),
+    [
+        (
+            lambda texts, **columns: [],
+            "missing a required argument: 'texts'. Functions of `texts` are `span_",
+        ),
+        (lambda prompts, completions: [], "got an unexpected keyword argument '.*'. Rename a column, or add"),
+        (wrapped(lambda completions: []), None),
+        (functools.partial(lambda key, **columns: [], key=1), None),
+    ],
+)
+def test_a_function_that_cannot_be_called_is_refused_before_the_model_is_loaded(function, message, tmp_path):
+    with pytest.raises(OSError if message is None else ValueError, match=message or "connect"):
+        train("no/such-model", tmp_path, reward_funcs=[parity, function])
+
+
 def test_such_a_column_of_a_stream_is_refused_at_its_first_batch(tiny_model, tmp_path):
     stream = IterableDataset.from_generator(lambda: iter([{"prompt": "a", "completions": "b"}] * 8))
     assert stream.column_names is None
-    with pytest.raises(ValueError, match="the dataset has a column 'completions', but TRL passes"):
+    with pytest.raises(ValueError, match="the dataset has a column 'completions', but reward functions get"):
         train(tiny_model, tmp_path, dataset=stream)
 
 
