@@ -75,8 +75,10 @@ def _refuse_another_call(function: Callable, given: set[str], columns: set[str])
     """Raise ValueError if a function needs something else than it gets, or does not take all of that."""
     if not callable(function) or isinstance(function, torch.nn.Module):
         return
-    # Of the function itself: one that wraps another may pass on less.
-    signature = inspect.signature(function, follow_wrapped=False)
+    try:
+        signature = inspect.signature(function, follow_wrapped=False)  # one that wraps another may pass on less
+    except ValueError:  # some in C have none
+        return
     try:
         signature.bind(**dict.fromkeys(given | columns))
     except TypeError as error:

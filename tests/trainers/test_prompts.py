@@ -156,6 +156,7 @@ def wrapped(function):
         ),
         (lambda prompts, completions: [], "got an unexpected keyword argument '.*'. Rename a column, or add"),
         (wrapped(lambda completions: []), None),
+        (max, None),  # without a signature
         (functools.partial(lambda key, **columns: [], key=1), None),
     ],
 )
