@@ -95,7 +95,7 @@ class Run:
         return (self.folder / "eval_results.json").exists()
 
     def rewards(self) -> list[float]:
-        """The mean reward of each step, once it has ended."""
+        """The mean reward of each step of a run that has ended."""
         return [entry["reward"] for entry in training_log(self.folder) if "reward" in entry]
 
 

@@ -124,7 +124,7 @@ def run_inputs(arguments: RunArguments) -> dict:
     if not hasattr(train_dataset, "__len__") and arguments.training.max_steps <= 0:
         raise ValueError("the training data are a stream, whose length is unknown, and max_steps is not set. Set it.")
     called, data = by_argument(functions["reward_funcs"], *of_places), (train_dataset, eval_dataset)
-    check_datasets(data, called, "environment_factory" in functions)
+    check_datasets(arguments.training, *data, called, "environment_factory" in functions)
     refuse_functions_that_fail(filter(callable, chain(*called.values())), *data)
     return functions | {"train_dataset": train_dataset, "eval_dataset": eval_dataset}
 

@@ -49,7 +49,7 @@ class Critic:
         self.optimizer = self.scheduler = None
 
     def start(self, max_steps: int) -> None:
-        """Begin a run of `max_steps` steps with a new schedule, and, as Trainer does, the optimizer that there is."""
+        """Begin a run of `max_steps` steps with a new schedule, and keep an optimizer that exists, as Trainer does."""
         args = self.args
         if self.optimizer is None:
             betas, groups = (args.adam_beta1, args.adam_beta2), [group for group in self._groups if group["params"]]

@@ -31,9 +31,11 @@ class TreeCallback(TrainerCallback):
 
     def on_log(self, args, state, control, **kwargs):
         """Log the record that was written since the last call, if any."""
+        if not state.is_world_process_zero:
+            return
         # A record of this step, or of a later one, would be of an earlier `train()`.
         new = [step for step in recorded_steps(args.output_dir) if self._last < step < state.global_step]
-        if not new or not state.is_world_process_zero:
+        if not new:
             return
         self._last = new[-1]
         if groups := recorded_groups(args.output_dir, self._last):

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from itertools import groupby
 
 import numpy as np
 
@@ -75,9 +76,15 @@ def spread(items: Sequence, most: int) -> list:
 
 def choose_groups(runs: Sequence[RecordedRun]) -> list[tuple[int, str, Group]]:
     """The groups of the page with run and mode: the first group of each step, then the second, up to the limits."""
-    places = [(i, mode, group) for i, run in enumerate(runs) for mode, own in run.groups.items() for group in own]
+    places = [
+        (n, (i, mode, group))
+        for i, run in enumerate(runs)
+        for mode, own in run.groups.items()
+        for _, of_step in groupby(own, key=lambda group: group.step)
+        for n, group in enumerate(of_step)
+    ]
     chosen, room = [], MAX_BYTES
-    for place in sorted(places, key=lambda place: place[2].group):  # its number in the step's record
+    for _, place in sorted(places, key=lambda place: place[0]):
         size = embedded_size(place[2])
         if len(chosen) < MAX_GROUPS and (size <= room or not chosen):
             chosen.append(place)

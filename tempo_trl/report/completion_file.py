@@ -37,10 +37,10 @@ class CompletionFile:
 
     def read(self) -> list[dict]:
         """
-        The completions with `prompt` as text, `asked` (prompt and group as they stand in the line, equal in lines of
-        a group), `ids`, and what else a line has. Those of messages have `turns` (turn of
-        each token, -1 in between), `calls` and `observed` (one per turn), too. If a line of the file has `spans`, all
-        have `criteria`: the reward and the places in tokens of each.
+        The completions with `prompt` as text, `asked` (its prompt and group as the line has them, equal in all lines
+        of a group), `ids`, and what else a line has. Those of messages have `turns` (turn of each token, -1 in
+        between), `calls` and `observed` (one per turn), too. If a line of the file has `spans`, all have `criteria`:
+        the reward and the places in tokens of each.
 
         Raises:
             OSError: the file cannot be read.

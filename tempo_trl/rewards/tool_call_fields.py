@@ -137,7 +137,7 @@ def _judged(said: Reading, references: list[Reference], ordered: bool) -> Iterat
     start, end = stop = _following(said, calls[-1]) if calls else said.answer.span(0, None)
     missing = Segment("call", "", None if start is None else [start], start, end)
     read = [*calls[: len(references) + MAX_EXTRA], *[missing] * (len(references) - len(calls))]
-    matched = _matched(read, references, ordered)
+    matched = _matched(read, len(calls), references, ordered)
     for i, (_, criteria) in enumerate(matched):
         yield from (SpanReward(f"calls[{i}].{name}", reward, *place) for name, reward, place in criteria)
     if len(calls) <= len(references):
@@ -148,11 +148,13 @@ def _judged(said: Reading, references: list[Reference], ordered: bool) -> Iterat
         yield from (SpanReward("extra_calls", 0.0, *place) for place in sorted(places) or [(None, None)])
 
 
-def _matched(calls: list[Segment], references: list[Reference], ordered: bool) -> list[tuple[int, list[Criterion]]]:
+def _matched(
+    calls: list[Segment], written: int, references: list[Reference], ordered: bool
+) -> list[tuple[int, list[Criterion]]]:
     """
     Of each expected call the index of the call that it is compared with, and the criteria: the first with the first if
     they are `ordered`, else those that give the most right names, and of these the most that is right. There are at
-    least as many calls as are expected.
+    least as many calls as are expected; those behind the first that are `written` are missing.
     """
     if ordered or not references:
         pairs = zip(calls, references, strict=False)
@@ -162,9 +164,9 @@ def _matched(calls: list[Segment], references: list[Reference], ordered: bool) -
     right = np.array([[sum(each.values()) for each in row] for row in rewards])
     names, most = np.array([[each.get("name", 0.0) for each in row] for row in rewards]), right.sum() + 1
     i, j = np.indices(right.shape)
-    # Of equal ones the first calls, the first with the first.
+    # Of equal ones the first calls, the first with the first. Those that are missing have no order.
     size = sum(right.shape)
-    order = (i * j - size * (i + j)) / size**4
+    order = np.where(j < written, i * j - size * (i + j), 0) / size**4
     _, matched = linear_sum_assignment(names * most + right + order, maximize=True)
     return [(int(j), found[i][j]) for i, j in enumerate(matched)]
 

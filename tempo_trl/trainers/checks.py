@@ -10,8 +10,6 @@ from trl import GRPOTrainer
 from tempo_trl.rewards.span_reward import LARGEST_REWARD
 from tempo_trl.rollout.tree_rollout import TreeRollout
 
-NOT_PASSED = {"prompt", "completion", "completion_ids"}  # columns that TRL does not pass to reward functions
-
 
 def warn_of_a_first_batch_without_branches(sums: dict[str, tuple[float, float]], method: str) -> None:
     """Warn if the first batch, over all ranks, has no branch. This is measured, so it covers any kind of sampling."""
@@ -133,15 +131,15 @@ def refuse_one_seed_for_single_completions(trainer: GRPOTrainer) -> None:
         )
 
 
-def refuse_agents_without_a_length(trainer: GRPOTrainer) -> None:
-    """Raise ValueError for tools or environments without `max_completion_length`, with which TRL compares lengths."""
-    if trainer.max_completion_length is None and (trainer.tools or trainer.environment_factories):
-        raise ValueError("`max_completion_length` is None, expected a number with tools and environments. Set it.")
+def refuse_tools_without_a_length(trainer: GRPOTrainer) -> None:
+    """Raise ValueError for tools without `max_completion_length`, with which TRL compares what they answer."""
+    if trainer.max_completion_length is None and trainer.tools:  # those of environments among them
+        raise ValueError("`max_completion_length` is None, expected a number with tools. Set it.")
 
 
-def refuse_columns_that_are_given(columns: Iterable[str], given: dict[str, set[str]]) -> None:
-    """Raise ValueError for a column whose name is that of something else that the functions get."""
-    if taken := {*columns} & set().union(*given.values()) - NOT_PASSED:
+def refuse_columns(columns: Iterable[str], reserved: set[str]) -> None:
+    """Raise ValueError for a column whose name is that of something else that reward functions get."""
+    if taken := reserved & {*columns}:
         raise ValueError(
             f"the dataset has a column {min(taken)!r}, but reward functions get something else by this name. Rename "
             "or remove it."

@@ -1,15 +1,18 @@
 """The data of a run, checked before a model is loaded: prompts, and columns with which functions can be called."""
 
 import inspect
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Any
 
 import torch
+from trl import GRPOConfig
 from trl.trainer.utils import get_callable_name
 
-from tempo_trl.trainers.checks import NOT_PASSED, refuse_columns_that_are_given
+from tempo_trl.trainers.checks import refuse_columns
 
 GIVEN = {"prompts", "completions", "completion_ids", "trainer_state", "log_extra", "log_metric"}  # to each, by TRL
+NOT_PASSED = {"prompt", "completion", "completion_ids"}  # columns that TRL does not pass
+KEPT = {"prompt", "image", "images"}  # columns that TRL keeps with `remove_unused_columns`
 
 
 def by_argument(reward_funcs: Any, step_reward_funcs: list, span_reward_funcs: list) -> dict[str, list]:
@@ -19,49 +22,46 @@ def by_argument(reward_funcs: Any, step_reward_funcs: list, span_reward_funcs: l
     return {"reward_funcs": rewards} | of_places
 
 
-def given_beside(functions: dict[str, list], has_environments: bool) -> dict[str, set[str]]:
-    """
-    What the functions of each argument get beside columns of the dataset.
-
-    Args:
-        functions (`dict[str, list]`):
-            The functions, as [`by_argument`] has them.
-        has_environments (`bool`):
-            Whether the run has an `environment_factory`.
-    """
-    given = {name: GIVEN | ({"environments"} if has_environments else set()) for name in functions}
-    if functions["span_reward_funcs"]:
-        given["span_reward_funcs"] |= {"texts"}
-    return given
+def reserved_columns(functions: dict[str, list]) -> set[str]:
+    """Columns with which no function could be called, because it gets something else by their names."""
+    return GIVEN - NOT_PASSED | ({"texts"} if functions["span_reward_funcs"] else set())
 
 
-def check_datasets(datasets: Iterable[Any], functions: dict[str, list], has_environments: bool) -> None:
+def check_datasets(
+    args: GRPOConfig | None, train: Any, evaluated: Any, functions: dict[str, list], has_environments: bool
+) -> None:
     """
     Check the datasets of a run as far as their columns are known: those of a stream may not be.
 
     Args:
-        datasets (`Iterable`):
-            Datasets, dicts of them, and None.
-        functions, has_environments:
-            As in [`given_beside`].
+        args ([`~trl.GRPOConfig`], *optional*):
+            The configuration, which says whether the run evaluates, and whether it keeps all columns.
+        train, evaluated:
+            Datasets; the second may be a dict of them, or None.
+        functions (`dict[str, list]`):
+            The functions, as [`by_argument`] has them.
+        has_environments (`bool`):
+            Whether the run has an `environment_factory`.
 
     Raises:
         ValueError: a dataset has no prompts, which environments may bring; a column has the name of something else
             that the functions get; or a function cannot be called with what it gets.
     """
-    given = given_beside(functions, has_environments)
-    for each in datasets:
-        for columns in map(_columns_of, each.values() if isinstance(each, dict) else [each]):
-            if columns is None:
-                continue
-            if "prompt" not in columns and not has_environments:
-                raise ValueError(
-                    f"the dataset has no column 'prompt', only {', '.join(columns)}. Rename one, or add it."
-                )
-            refuse_columns_that_are_given(columns, given)
-            for name, own in functions.items():
-                for function in own:
-                    _refuse_another_call(function, given[name], {*columns} - NOT_PASSED)
+    of_evaluation = evaluated.values() if isinstance(evaluated, dict) else [evaluated]
+    evaluates = getattr(args, "eval_strategy", "no") != "no" or getattr(args, "eval_on_start", False)
+    for dataset, is_read in ((train, True), *((each, evaluates) for each in of_evaluation)):
+        columns = _columns_of(dataset)
+        if columns is None:
+            continue
+        if "prompt" not in columns and not has_environments:
+            raise ValueError(f"the dataset has no column 'prompt', only {', '.join(columns)}. Rename one, or add it.")
+        passed = KEPT & {*columns} if getattr(args, "remove_unused_columns", False) else {*columns}
+        refuse_columns(passed, reserved_columns(functions))
+        for argument, own in functions.items():
+            given = passed - NOT_PASSED | GIVEN | ({"environments"} if has_environments else set())
+            given |= {"texts"} if argument == "span_reward_funcs" else set()
+            for function in own if is_read else ():
+                _refuse_a_call_that_fails(argument, function, given)
 
 
 def _columns_of(dataset: Any) -> list[str] | None:
@@ -71,22 +71,22 @@ def _columns_of(dataset: Any) -> list[str] | None:
     return columns
 
 
-def _refuse_another_call(function: Callable, given: set[str], columns: set[str]) -> None:
+def _refuse_a_call_that_fails(argument: str, function: Callable, given: set[str]) -> None:
     """Raise ValueError if a function needs something else than it gets, or does not take all of that."""
     if not callable(function) or isinstance(function, torch.nn.Module):
         return
     try:
         signature = inspect.signature(function, follow_wrapped=False)  # one that wraps another may pass on less
-    except ValueError:  # some in C have none
+    except (ValueError, TypeError):  # it has none
         return
     try:
-        signature.bind(**dict.fromkeys(given | columns))
+        signature.bind(**dict.fromkeys(given))
     except TypeError as error:
-        advice = "Rename a column, or add **columns to the function."
-        if "texts" in signature.parameters.keys() - given:
+        texts = signature.parameters.get("texts")
+        advice = "Add the column to the dataset, or **columns to the function."
+        if texts and texts.default is texts.empty and "texts" not in given:
             advice = "Functions of `texts` are `span_reward_funcs`, and `mean_reward` makes reward functions of them."
-        with_columns = f"with these columns of the dataset: {', '.join(sorted(columns)) or 'none'}"
         raise ValueError(
-            f"the reward function {get_callable_name(function)} cannot be called as TRL calls it, {with_columns}: "
-            f"{error}. {advice}"
+            f"`{argument}` {get_callable_name(function)} cannot be called with what it gets "
+            f"({', '.join(sorted(given))}): {error}. {advice}"
         ) from error

@@ -63,9 +63,10 @@ class Report:
     sums: Sums = field(default_factory=dict)
     columns: dict[str, list] = field(default_factory=dict)
     cause: Exception | None = None
-    _failure: tuple[str, bool] | None = None  # a message, and whether a function returned something invalid
-    _pickled: bytes = b""
-    _tokens: int = 0
+    # A message, and whether a function returned something invalid.
+    _failure: tuple[str, bool] | None = field(default=None, init=False)
+    _pickled: bytes = field(default=b"", init=False)
+    _tokens: int = field(default=0, init=False)
 
     @contextmanager
     def keeps_errors_of(self, name: str) -> Iterator[None]:

@@ -5,12 +5,12 @@ from math import inf
 from trl import GRPOConfig
 
 COUNTS = (
-    *("max_completion_length", "num_generations", "num_generations_eval", "num_iterations", "ref_model_sync_steps"),
-    *("per_device_train_batch_size", "per_device_eval_batch_size", "generation_batch_size"),
+    *("max_completion_length", "num_iterations", "per_device_train_batch_size", "generation_batch_size"),
     *("gradient_accumulation_steps", "steps_per_generation"),
 )
-# Outside of these something divides by zero or fails in the first loss, or nothing is trained.
+# What every run reads. Outside of these it divides by zero, fails in the first loss, or trains nothing.
 RANGES = dict.fromkeys(COUNTS, (1, inf)) | {
+    "num_generations": (2, inf),
     **dict.fromkeys(("epsilon", "epsilon_high", "dataloader_num_workers"), (0, inf)),
     "top_entropy_quantile": (0, 1),
     "seed": (0, 2**32 - 1),

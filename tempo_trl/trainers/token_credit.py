@@ -24,7 +24,7 @@ from tempo_trl.trainers.credit_func import (
     refuse_a_state_that_would_be_lost,
     refuse_a_wrong_credit_func,
 )
-from tempo_trl.trainers.datasets import by_argument, check_datasets, given_beside
+from tempo_trl.trainers.datasets import by_argument, check_datasets, reserved_columns
 from tempo_trl.trainers.recorder import Recorder
 from tempo_trl.trainers.report import Report, Sums, Totals, log_totals, sums_of
 from tempo_trl.trainers.reward_functions import checked_functions, refuse_reserved_columns, refuse_reserved_metrics
@@ -166,8 +166,8 @@ class TokenCreditTrainer(RunTrainer):
             reward_funcs = [mean_of_criteria]
         functions = by_argument(reward_funcs, step_reward_funcs, span_reward_funcs)
         refuse_missing_extras(functions["reward_funcs"])
-        self._given = given_beside(functions, environment_factory is not None)
-        check_datasets([train_dataset, eval_dataset], functions, environment_factory is not None)
+        self._reserved_columns = reserved_columns(functions)
+        check_datasets(args, train_dataset, eval_dataset, functions, environment_factory is not None)
         super().__init__(
             model,
             reward_funcs,
@@ -283,7 +283,7 @@ class TokenCreditTrainer(RunTrainer):
         return rewards
 
     def _calculate_rewards(self, inputs, prompts, completions, completion_ids_list):
-        checks.refuse_columns_that_are_given(inputs[0], self._given)  # a stream has told its columns only now
+        checks.refuse_columns(inputs[0], self._reserved_columns)  # a stream has told its columns only now
         rewards = super()._calculate_rewards(inputs, prompts, completions, completion_ids_list)
         checks.refuse_rewards_without_a_variance(rewards, self.reward_weights, self.reward_func_names)
         if self._pending_metrics or self._pending_extra_logs:
@@ -301,8 +301,9 @@ class TokenCreditTrainer(RunTrainer):
             if self.credit_func is not None:
                 refuse_reserved_metrics(credit.metrics, "The credit function returned a metric {!r}")
             self._use(rows.output, credit)
-            report.add(sums_of(self, batch))
             report.add_credit(rows, credit)
+        with report.keeps_errors_of("the report of a batch"):
+            report.add(sums_of(self, batch))
         totals = report.over_ranks(len(rows.inputs))
         rows.output["num_items_in_batch"] = rows.output["num_items_in_batch"].new_tensor(totals.tokens)
         log_totals(self, totals)

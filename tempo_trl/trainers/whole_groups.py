@@ -62,7 +62,7 @@ def batch_of(trainer: GRPOTrainer, rows: ScoredRows, report: Report) -> Batch:
 
 
 def _tensors_of(trainer: GRPOTrainer, rows: ScoredRows, report: Report) -> dict[str, torch.Tensor | None]:
-    """The tensors of this rank's rows that are gathered, None where there is none. They are the same on all ranks."""
+    """The tensors of this rank's rows that are gathered, None where there is none. All ranks have the same names."""
     output = rows.output
     lengths = torch.tensor([len(ids) for ids in rows.completion_ids])
     turns = turns_of(lengths, rows.sampled, output["completion_ids"].shape[1])

@@ -4,6 +4,7 @@ import json
 import os
 import sys
 import time
+from types import SimpleNamespace
 
 import pytest
 from rich.console import Console
@@ -13,6 +14,7 @@ from tempo_trl.demo.language_model import Source
 from tempo_trl.demo.run import PROGRESS, Run, Watch
 from tempo_trl.launch import cli
 from tempo_trl.launch.arguments import parse
+from tempo_trl.launch.timed_training import Clock
 
 TRAINING = """
 import sys, time
@@ -71,6 +73,30 @@ def test_a_watch_counts_the_seconds_of_the_clock_and_those_since_it_wrote(tmp_pa
             last = f"step {len(rewards)}, reward {rewards[-1]:.2f}"
             assert watch.state(curve=False) == f"{last}, {220 - spent:.0f} s left"
     assert watch.state(curve=True) == "answering held-out orders"
+
+
+def test_a_watch_reads_what_the_clock_writes(tmp_path):
+    clock, watch, args = Clock(220), Watch(Run("grpo", tmp_path)), SimpleNamespace(output_dir=tmp_path)
+    state = SimpleNamespace(global_step=0, is_world_process_zero=True, log_history=[], logging_steps=1)
+    control = SimpleNamespace(should_training_stop=False, should_save=False)
+    told = []
+    clock.on_train_begin(args, state, control)
+    state.log_history.append({"step": 0, "eval_reward": 0.1})
+    clock.on_log(args, state, control)  # of the evaluation before the first step
+    told.append((watch.look(), watch.phase, watch.rewards))
+    clock.on_step_begin(args, state, control)
+    told.append((watch.look(), watch.phase, watch.rewards))
+    state.log_history.append({"step": 1, "reward": 0.5, "step_time": 20.0})
+    clock.on_log(args, state, control)
+    told.append((watch.look(), watch.phase, watch.rewards, watch.seconds))
+    clock.on_train_end(args, state, control)
+    told.append((watch.look(), watch.phase, watch.rewards))
+    assert told == [
+        (False, "before", []),
+        (True, "training", []),
+        (True, "training", [0.5], 20.0),
+        (True, "after", [0.5]),
+    ]
 
 
 def test_a_run_that_starts_forgets_how_far_an_earlier_attempt_was(tmp_path, monkeypatch):

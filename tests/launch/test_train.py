@@ -80,7 +80,7 @@ def test_wrong_flags_are_refused_in_one_paragraph(flags, message, capsys):
         ("no_shuffle_dataset: true", "`no_shuffle_dataset` is unknown"),
         ("seed: 1\nbeta: 0.1\nseed: 2", "has seed more than once"),
         ("num_generations: six", "argument --num_generations/--num-generations: invalid int value: 'six'"),
-        ("num_generations: 0", "`num_generations` is 0, expected at least 1"),
+        ("num_generations: 0", "`num_generations` is 0, expected at least 2"),
         ("do_eval: on", "argument --do_eval/--do-eval: Truthy value expected: got on"),
         ("td_coef: null", "`td_coef` is None, expected float."),
         ("seed: [1]", "`seed` is ['1'], expected int."),
@@ -330,7 +330,7 @@ def needs_a_key(completions, key, prompt=None, **columns) -> list[float]:
 @pytest.mark.parametrize(
     ("given", "refusal"),
     [
-        ({}, r"needs_a_key cannot be called .* of the dataset: none: missing a required argument: 'key'\. Rename"),
+        ({}, r"needs_a_key cannot be called .*, trainer_state\): missing a required argument: 'key'\. Add the column"),
         ({"key": 1}, "huggingface.co"),  # the model is the next that is not there
     ],
 )

@@ -163,6 +163,16 @@ def test_groups_are_limited_and_taken_from_every_step(tmp_path):
     assert "64 of the 160 groups that were read" in data["subtitle"]
 
 
+def test_a_step_of_which_only_late_groups_were_recorded_is_on_the_page(tmp_path):
+    """Groups of several prompts are left out of a record, and the others keep their numbers."""
+    rows = [([["a"], ["b"]], [0.0, 1.0])] * 8
+    for step in range(16):
+        groups = [rows_of(*own, step=step, group=n) for n, own in enumerate(rows) if step != 7 or n >= 6]
+        record(tmp_path, groups)
+    steps = {group["step"] for group in page_data(report([tmp_path], pictures=False))["groups"]}
+    assert steps == {*range(16)}
+
+
 def test_what_is_no_run_is_refused(tmp_path, capsys):
     for folder in (tmp_path / "none", tmp_path):
         assert main(["report", str(folder)]) == 2

@@ -166,6 +166,12 @@ def test_calls_in_thoughts_are_not_calls():
     assert judged(f"so</think>A <think> is text: {call}{END}", [CLOCK])["name"][0] == 1.0
 
 
+def test_of_equal_ones_the_first_expected_call_gets_a_call_also_where_others_are_missing():
+    text = "<tool_call>{broken</tool_call>" + written(WEATHER)
+    found = judged(text, [WEATHER, CLOCK, WEATHER], ordered=False)
+    assert [found[name][0] for name in ("name", "calls[1].name", "calls[2].name")] == [1.0, 0.0, 0.0]
+
+
 def test_calls_of_several_turns_are_read_in_order():
     turns = written(WEATHER) + "\n<|im_start|>user\n<tool_response>\n20\n</tool_response>" + END + written(CLOCK)
     assert {reward for reward, _ in judged(turns, [WEATHER, CLOCK]).values()} == {1.0}

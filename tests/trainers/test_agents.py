@@ -136,6 +136,22 @@ def test_a_second_trainer_of_the_same_lists_has_the_rewards_of_the_first(tiny_mo
         assert (functions_given, classes) == ([visited_reward], [None])
 
 
-def test_an_agent_without_a_maximum_length_is_refused(tiny_model, tmp_path):
-    with pytest.raises(ValueError, match="`max_completion_length` is None, expected a number with tools and"):
+def test_tools_without_a_maximum_length_are_refused(tiny_model, tmp_path):
+    with pytest.raises(ValueError, match="`max_completion_length` is None, expected a number with tools"):
         play(tiny_model, tmp_path, TEMPOTrainer, max_completion_length=None)
+
+
+class Judged:
+    """An environment without tools."""
+
+    def reset(self, **columns): ...
+
+    def get_reward(self) -> float:
+        return 1.0
+
+
+def test_an_environment_without_tools_needs_no_maximum_length(tiny_model, tmp_path):
+    args, rows = config(tmp_path, max_completion_length=None), questions(conversational=True)
+    rows = rows.add_column("environments", ["kitchen"] * 8)  # TRL gives it to `reset`, and functions the environments
+    trainer = TEMPOTrainer(tiny_model, None, args, rows, environment_factory=Judged)
+    assert trainer.reward_func_names == ["Judged"]

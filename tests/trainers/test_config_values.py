@@ -5,13 +5,13 @@ import re
 import pytest
 from trl import GRPOConfig, rewards
 
-from tempo_trl import TEMPOConfig, TEMPOTrainer
+from tempo_trl import TEMPOTrainer
 from tempo_trl.launch import cli
 from tempo_trl.launch.arguments import parse
 from tempo_trl.rewards import math_reward
-from tempo_trl.trainers.settings import CHOICES, COUNTS
+from tempo_trl.trainers.settings import CHOICES
 
-from .recording import config, parity, questions, train
+from .recording import config, parity, questions, rolled_out, train
 
 VALUES = {
     "loss_type": ("DAPO", "expected one of: grpo, dr_grpo, dapo"),
@@ -19,7 +19,7 @@ VALUES = {
     "generation_kwargs": ({"num_return_sequences": 4}, "num_return_sequences=4, expected 1"),
     "mask_truncated_completions": (True, r"is True and `generation_kwargs` stops at \['END'\], expected one"),
     "temperature": (0.0, "must be above 0 and finite, got 0.0"),
-    "num_generations": (0, "is 0, expected at least 1"),
+    "num_generations": (1, "is 1, expected at least 2"),
     "per_device_train_batch_size": (0, "is 0, expected at least 1"),
     "num_iterations": (0, "is 0, expected at least 1"),
     "top_entropy_quantile": (-0.1, "is -0.1, expected between 0 and 1"),
@@ -45,10 +45,21 @@ def test_it_is_refused_before_the_model_is_loaded_and_by_the_parser(name, tmp_pa
     assert re.search(message, capsys.readouterr().err)
 
 
-@pytest.mark.parametrize("name", COUNTS)
-def test_a_count_of_none_is_left_to_trl(name, tmp_path):
-    if TEMPOConfig.__dataclass_fields__[name].default is None:
-        config(tmp_path, **{name: None})
+NOT_READ = [  # and None where TRL has a meaning for it
+    {"num_generations_eval": 0},
+    {"ref_model_sync_steps": 0},
+    {"max_completion_length": None},
+    {"steps_per_generation": None, "generation_batch_size": None},
+]
+
+
+@pytest.mark.parametrize("options", NOT_READ)
+def test_a_number_that_the_run_does_not_read_is_left_alone(options, tiny_model, tmp_path):
+    def four(prompts, trainer):
+        return rolled_out(prompts, trainer, [[5, 6 + i % 2] for i in range(len(prompts))])
+
+    keywords = {"rollout_func": four} if "max_completion_length" in options else {}
+    assert train(tiny_model, tmp_path, **options, max_steps=1, trainer=keywords).state.global_step == 1
 
 
 def test_a_loss_that_divides_by_the_maximum_length_needs_one(tmp_path):

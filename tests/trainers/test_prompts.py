@@ -7,11 +7,12 @@ import torch
 from datasets import Dataset, IterableDataset
 from PIL import Image
 
+from tempo_trl import TokenCreditConfig, TokenCreditTrainer
 from tempo_trl.report import read_trees
 from tempo_trl.trainers.agents import images_in
 from tempo_trl.trainers.whole_groups import prompt_keys
 
-from .recording import RecordingTrainer, assert_same_weights, parity, questions, train
+from .recording import RecordingTrainer, assert_same_weights, config, parity, questions, train
 
 
 class Riddles:
@@ -129,14 +130,6 @@ def test_columns_are_those_of_a_row_as_it_is_read(tiny_model, tmp_path):
     assert_same_weights(ours, theirs)
 
 
-def test_a_column_of_environments_is_refused_where_functions_get_environments(tmp_path):
-    rows = questions(conversational=True).add_column("environments", ["kitchen"] * 8)
-    with pytest.raises(ValueError, match="the dataset has a column 'environments', but reward functions get"):
-        train("no/such-model", tmp_path, dataset=rows, trainer={"environment_factory": Riddles})
-    with pytest.raises(OSError, match="connect"):  # without environments it is a column like others
-        train("no/such-model", tmp_path, dataset=rows)
-
-
 def wrapped(function):
     """It passes on less than it takes."""
 
@@ -147,22 +140,70 @@ def wrapped(function):
     return called
 
 
-@pytest.mark.parametrize(
-    ("function", "message"),
-    [
-        (
-            lambda texts, **columns: [],
-            "missing a required argument: 'texts'. Functions of `texts` are `span_",
-        ),
-        (lambda prompts, completions: [], "got an unexpected keyword argument '.*'. Rename a column, or add"),
-        (wrapped(lambda completions: []), None),
-        (max, None),  # without a signature
-        (functools.partial(lambda key, **columns: [], key=1), None),
-    ],
-)
-def test_a_function_that_cannot_be_called_is_refused_before_the_model_is_loaded(function, message, tmp_path):
-    with pytest.raises(OSError if message is None else ValueError, match=message or "connect"):
-        train("no/such-model", tmp_path, reward_funcs=[parity, function])
+class Judge:
+    def __call__(self, completions, **columns):
+        return [0.0] * len(completions)
+
+    async def later(self, completions, key, **columns):
+        return [0.0] * len(completions)
+
+
+def without_a_signature(**columns): ...
+
+
+without_a_signature.__signature__ = "none"
+rows = questions().add_column("key", ["k"] * 8)
+TAKEN = [  # functions, and what else the trainer gets
+    (wrapped(lambda completions: []), {}),
+    (functools.partial(lambda other, **columns: [], other=1), {}),
+    (max, {}),
+    (without_a_signature, {}),
+    (Judge(), {}),
+    (Judge().later, {}),
+    ("no/such-reward-model", {}),
+    (lambda prompts, completions, trainer_state, log_extra, log_metric, completion_ids: [], {"unused": True}),
+    (lambda key, **columns: [], {"eval_dataset": questions()}),  # on which the run does not evaluate
+    (lambda environments, **columns: [], {"environment_factory": Riddles}),
+]
+REFUSED = [
+    (lambda texts, **columns: [], {}, r"missing a required .* 'texts'. Functions of `texts` are `span_reward_funcs`"),
+    (
+        lambda other, texts=None, **columns: [],
+        {},
+        "required argument: 'other'. Add the column to the dataset",
+    ),
+    (lambda prompts, completions: [], {}, r"unexpected keyword argument '\w+'. .* or \*\*columns to the function"),
+    (lambda key, **columns: [], {"unused": True}, "missing a required argument: 'key'"),
+    (lambda environments, **columns: [], {}, "missing a required argument: 'environments'"),
+    (lambda key, **columns: [], {"eval_dataset": {"a": questions()}, "eval_strategy": "steps"}, "argument: 'key'"),
+]
+
+
+def built(function, unused=False, eval_strategy="no", **keywords):
+    options = {"remove_unused_columns": unused, "eval_strategy": eval_strategy, "reward_funcs": [parity, function]}
+    train("no/such-model", "unused", dataset=rows, **options, trainer=keywords)
+
+
+@pytest.mark.parametrize(("function", "options"), TAKEN)
+def test_a_function_that_trl_can_call_is_taken(function, options):
+    with pytest.raises(OSError, match="connect"):  # the model is looked for next
+        built(function, **options)
+
+
+@pytest.mark.parametrize(("function", "options", "message"), REFUSED)
+def test_a_function_that_cannot_be_called_is_refused_before_the_model_is_loaded(function, options, message):
+    with pytest.raises(ValueError, match=f"`reward_funcs` .* cannot be called with what it gets .*{message}"):
+        built(function, **options)
+
+
+@pytest.mark.parametrize("argument", ["step_reward_funcs", "span_reward_funcs"])
+def test_functions_of_steps_and_spans_are_called_likewise(argument, tmp_path):
+    keywords = {argument: lambda other, **columns: [], "credit_func": lambda batch: batch.advantages}
+    with pytest.raises(ValueError, match=f"`{argument}` .* missing a required argument: 'other'"):
+        TokenCreditTrainer("no/such-model", parity, config(tmp_path, TokenCreditConfig), rows, **keywords)
+    stream = rows.to_iterable_dataset()
+    with pytest.raises(ValueError, match=f"`{argument}` .* missing a required argument: 'other'"):
+        TokenCreditTrainer("no/such-model", parity, config(tmp_path, TokenCreditConfig), stream, **keywords)
 
 
 def test_such_a_column_of_a_stream_is_refused_at_its_first_batch(tiny_model, tmp_path):
