@@ -186,7 +186,7 @@ TUNED_ORDERS = _on_all_seeds(TUNED_ORDERS, "gdpo", "prefix_baseline", "lambda_gr
 # Thirty seconds a step on one core, so that a run takes a quarter of an hour; longer ones are for a GPU.
 IN_PRODUCTS = on_success("products", agent=False) | on_entropy_trees("products")
 PRODUCTS = _after_examples("products", "products", 30, Start(64, 1e-4), **IN_PRODUCTS)
-PRODUCTS = _on_all_seeds(PRODUCTS, "prefix_baseline", "tempo on trees")
+PRODUCTS = _on_all_seeds(PRODUCTS, "prefix_baseline", "lambda_grpo", "tempo on trees")
 DIRECTORY = _after_examples("directory", "directory", 24, Start(300, 1e-4), **on_success("directory", agent=True))
 MORE_EPOCHS = _after_more_epochs(TUNED_ORDERS, 4), _after_more_epochs(PRODUCTS, 4), _after_more_epochs(DIRECTORY, 2)
 OTHERS = INSTRUCTIONS, ORDERS, *map(_with_criteria, ("calls", "word_sums"))
