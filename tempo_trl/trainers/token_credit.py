@@ -305,7 +305,7 @@ class TokenCreditTrainer(RunTrainer):
         with report.keeps_errors_of("the report of a batch"):
             report.add(sums_of(self, batch))
         totals = report.over_ranks(len(rows.inputs))
-        rows.output["num_items_in_batch"] = rows.output["num_items_in_batch"].new_tensor(totals.tokens)
+        rows.output["num_items_in_batch"] = torch.tensor(totals.tokens, device=self.accelerator.device)
         log_totals(self, totals)
         if batch.training:
             self._learn(totals)
