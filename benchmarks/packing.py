@@ -68,7 +68,7 @@ def build(folder: str, device: str, half: bool) -> PlainGRPOTrainer:
     args = PlainGRPOConfig(folder, per_device_train_batch_size=8, tree_forward="on", **options)
     prompts = Dataset.from_dict({"prompt": ["1+1?"]})
     model = policy(device).to(device, torch.bfloat16 if half else torch.float32)
-    return PlainGRPOTrainer(model, len, args, prompts, processing_class=character_tokenizer())
+    return PlainGRPOTrainer(model, lambda **columns: [], args, prompts, processing_class=character_tokenizer())
 
 
 def completions(shape: Shape, sharing: str) -> torch.Tensor:
