@@ -77,8 +77,8 @@ def json_schema(
 
     Whatever an error of syntax leaves undecided is 0.0 from the error on. `format` is a note, as the standard has it:
     use `pattern`. Nothing is fetched. A completion is not judged, with one warning, if that takes more than 3 s of CPU
-    time or 4 GiB of memory, or is nested too deep, or if its answer has a number beyond the
-    largest float. A number of more than 4,300 digits cannot be read.
+    time or 4 GiB of memory, or is nested too deep, or if its answer has a number beyond the largest float. A number of
+    more than 4,300 digits cannot be read.
 
     Args:
         texts: The completions with their special tokens. Places are characters of them.

@@ -10,6 +10,8 @@ from trl import GRPOTrainer
 from tempo_trl.rewards.span_reward import LARGEST_REWARD
 from tempo_trl.rollout.tree_rollout import TreeRollout
 
+OF_TRL = {"prompts", "completions", "trainer_state", "log_extra", "log_metric"}  # what it passes to reward functions
+
 
 def warn_of_a_first_batch_without_branches(sums: dict[str, tuple[float, float]], method: str) -> None:
     """Warn if the first batch, over all ranks, has no branch. This is measured, so it covers any kind of sampling."""
@@ -137,9 +139,9 @@ def refuse_tools_without_a_length(trainer: GRPOTrainer) -> None:
         raise ValueError("`max_completion_length` is None, expected a number with tools. Set it.")
 
 
-def refuse_columns(columns: Iterable[str], reserved: set[str]) -> None:
-    """Raise ValueError for a column whose name is that of something else that reward functions get."""
-    if taken := reserved & {*columns}:
+def refuse_columns(columns: Iterable[str], have_texts: bool) -> None:
+    """Raise ValueError for a column whose name is that of something else that reward functions get, maybe `texts`."""
+    if taken := (OF_TRL | ({"texts"} if have_texts else set())) & {*columns}:
         raise ValueError(
             f"the dataset has a column {min(taken)!r}, but reward functions get something else by this name. Rename "
             "or remove it."

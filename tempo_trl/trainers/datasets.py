@@ -8,9 +8,8 @@ import torch
 from trl import GRPOConfig
 from trl.trainer.utils import get_callable_name
 
-from tempo_trl.trainers.checks import refuse_columns
+from tempo_trl.trainers.checks import OF_TRL, refuse_columns
 
-GIVEN = {"prompts", "completions", "completion_ids", "trainer_state", "log_extra", "log_metric"}  # to each, by TRL
 NOT_PASSED = {"prompt", "completion", "completion_ids"}  # columns that TRL does not pass
 KEPT = {"prompt", "image", "images"}  # columns that TRL keeps with `remove_unused_columns`
 
@@ -20,11 +19,6 @@ def by_argument(reward_funcs: Any, step_reward_funcs: list, span_reward_funcs: l
     rewards = reward_funcs if isinstance(reward_funcs, list) else [reward_funcs]
     of_places = {"step_reward_funcs": step_reward_funcs, "span_reward_funcs": span_reward_funcs}
     return {"reward_funcs": rewards} | of_places
-
-
-def reserved_columns(functions: dict[str, list]) -> set[str]:
-    """Columns with which no function could be called, because it gets something else by their names."""
-    return GIVEN - NOT_PASSED | ({"texts"} if functions["span_reward_funcs"] else set())
 
 
 def check_datasets(
@@ -56,12 +50,12 @@ def check_datasets(
         if "prompt" not in columns and not has_environments:
             raise ValueError(f"the dataset has no column 'prompt', only {', '.join(columns)}. Rename one, or add it.")
         passed = KEPT & {*columns} if getattr(args, "remove_unused_columns", False) else {*columns}
-        refuse_columns(passed, reserved_columns(functions))
-        for argument, own in functions.items():
-            given = passed - NOT_PASSED | GIVEN | ({"environments"} if has_environments else set())
-            given |= {"texts"} if argument == "span_reward_funcs" else set()
-            for function in own if is_read else ():
-                _refuse_a_call_that_fails(argument, function, given)
+        refuse_columns(passed, have_texts=bool(functions["span_reward_funcs"]))
+        given = passed - NOT_PASSED | OF_TRL | {"completion_ids"} | ({"environments"} if has_environments else set())
+        for argument, own in functions.items() if is_read else ():
+            texts = {"texts"} if argument == "span_reward_funcs" else set()
+            for function in own:
+                _refuse_a_call_that_fails(argument, function, given | texts)
 
 
 def _columns_of(dataset: Any) -> list[str] | None:

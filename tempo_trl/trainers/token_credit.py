@@ -24,7 +24,7 @@ from tempo_trl.trainers.credit_func import (
     refuse_a_state_that_would_be_lost,
     refuse_a_wrong_credit_func,
 )
-from tempo_trl.trainers.datasets import by_argument, check_datasets, reserved_columns
+from tempo_trl.trainers.datasets import by_argument, check_datasets
 from tempo_trl.trainers.recorder import Recorder
 from tempo_trl.trainers.report import Report, Sums, Totals, log_totals, sums_of
 from tempo_trl.trainers.reward_functions import checked_functions, refuse_reserved_columns, refuse_reserved_metrics
@@ -166,7 +166,6 @@ class TokenCreditTrainer(RunTrainer):
             reward_funcs = [mean_of_criteria]
         functions = by_argument(reward_funcs, step_reward_funcs, span_reward_funcs)
         refuse_missing_extras(functions["reward_funcs"])
-        self._reserved_columns = reserved_columns(functions)
         check_datasets(args, train_dataset, eval_dataset, functions, environment_factory is not None)
         super().__init__(
             model,
@@ -283,7 +282,7 @@ class TokenCreditTrainer(RunTrainer):
         return rewards
 
     def _calculate_rewards(self, inputs, prompts, completions, completion_ids_list):
-        checks.refuse_columns(inputs[0], self._reserved_columns)  # a stream has told its columns only now
+        checks.refuse_columns(inputs[0], self.span_rewards is not None)  # a stream has told its columns only now
         rewards = super()._calculate_rewards(inputs, prompts, completions, completion_ids_list)
         checks.refuse_rewards_without_a_variance(rewards, self.reward_weights, self.reward_func_names)
         if self._pending_metrics or self._pending_extra_logs:
