@@ -127,6 +127,15 @@ def test_after_more_epochs_the_main_arms_start_from_the_same_examples_seen_more_
     assert starts == [["32", n, "4e-05", str(tmp_path / f"start_32_epochs_{n}")] for n in ("4", "8", "4")]
 
 
+def test_for_more_steps_grpo_and_span_credit_run_as_in_the_study_itself_but_longer(tmp_path):
+    short, long = STUDIES["products"], STUDIES["products_60_steps"]
+    assert [*long.arms] == ["grpo", "span_credit"]
+    for arm in long.arms:
+        words = [command(study, study.cell(arm, 2e-5, 0), tmp_path / "run") for study in (short, long)]
+        differ = [pair for pair in zip(*words, strict=True) if len({*pair}) > 1]
+        assert differ == [("30", "60")]  # `--max_steps`
+
+
 def test_examples_are_prompts_of_the_task_with_right_answers():
     examples = examples_of("orders", 16)
     assert examples.column_names == ["prompt", "completion"]

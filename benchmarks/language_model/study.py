@@ -164,16 +164,22 @@ def _after_examples(task: str, stem: str, steps: int, start: Start, **arms: Arm)
     )
 
 
+def _main_arms(study: Study, named: str, *arms: str, **changes: object) -> Study:
+    """Some arms of a study at GRPO's rate there, without a sweep, with something changed."""
+    of_them, rates = {name: study.arms[name] for name in arms}, (2e-5,)
+    return replace(study, arms=of_them, rates=rates, first_rates=rates, stem=f"{study.stem}_{named}", **changes)
+
+
 def _after_more_epochs(study: Study, epochs: int) -> Study:
-    """
-    The main arms from a start of more epochs, at GRPO's rate from one epoch, beside fine-tuning alone in as many
-    epochs and in twice as many.
-    """
+    """The main arms from a start of more epochs, beside fine-tuning alone in as many epochs and in twice as many."""
     start = replace(study.start, epochs=epochs)
     alone = start, replace(start, epochs=2 * epochs)
-    arms = {name: study.arms[name] for name in ("grpo", "span_credit", "tempo")}
-    stem = f"{study.stem}_{epochs}_epochs"
-    return replace(study, arms=arms, rates=(2e-5,), first_rates=(2e-5,), stem=stem, start=start, alone=alone)
+    return _main_arms(study, f"{epochs}_epochs", "grpo", "span_credit", "tempo", start=start, alone=alone)
+
+
+def _for_more_steps(study: Study, steps: int) -> Study:
+    """GRPO and span credit for more steps: whether one of them catches up."""
+    return _main_arms(study, f"{steps}_steps", "grpo", "span_credit", steps=steps, alone=())
 
 
 def _on_all_seeds(study: Study, *arms: str) -> Study:
@@ -189,5 +195,6 @@ PRODUCTS = _after_examples("products", "products", 30, Start(64, 1e-4), **IN_PRO
 PRODUCTS = _on_all_seeds(PRODUCTS, "prefix_baseline", "lambda_grpo", "tempo on trees")
 DIRECTORY = _after_examples("directory", "directory", 24, Start(300, 1e-4), **on_success("directory", agent=True))
 MORE_EPOCHS = _after_more_epochs(TUNED_ORDERS, 4), _after_more_epochs(PRODUCTS, 4), _after_more_epochs(DIRECTORY, 2)
+MORE_STEPS = _for_more_steps(PRODUCTS, 60), _for_more_steps(DIRECTORY, 40)
 OTHERS = INSTRUCTIONS, ORDERS, *map(_with_criteria, ("calls", "word_sums"))
-STUDIES = {study.name: study for study in (TUNED_ORDERS, PRODUCTS, DIRECTORY, *MORE_EPOCHS, *OTHERS)}
+STUDIES = {study.name: study for study in (TUNED_ORDERS, PRODUCTS, DIRECTORY, *MORE_EPOCHS, *MORE_STEPS, *OTHERS)}
