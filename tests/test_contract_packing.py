@@ -10,7 +10,7 @@ from transformers import AttentionInterface, Qwen3Config
 from transformers.masking_utils import create_causal_mask, create_sliding_window_causal_mask
 from trl import GRPOTrainer
 from trl.models.utils import disable_gradient_checkpointing
-from trl.trainer.utils import FusedCausalLMOutput, add_fused_lm_head, shuffle_sequence_dict, split_tensor_dict
+from trl.trainer.utils import FusedCausalLMOutput, add_fused_lm_head, shuffle_sequence_dict
 
 from tempo_trl.tree_forward.tree_attention import IMPLEMENTATION
 from tempo_trl.tree_forward.tree_pass import OF_TEXT, TreePass
@@ -58,20 +58,14 @@ def test_the_fused_head_scores_shifted_labels_as_they_stand_and_nothing_where_th
     assert output.entropy[0, 1] == 0
 
 
-def test_rows_are_shuffled_and_split_into_buffered_micro_batches_read_by_the_step():
+def test_a_scored_generation_batch_is_shuffled_by_a_function_of_trls_module_and_then_split():
     source = inspect.getsource(GRPOTrainer._prepare_inputs)
-    shuffle, split = (
-        "shuffle_sequence_dict(generation_batch)",
-        "split_tensor_dict(generation_batch, self.args.",
+    shuffle, split = "= shuffle_sequence_dict(generation_batch)", "split_tensor_dict(generation_batch, self.args."
+    assert source.index("self._generate_and_score_completions(") < source.index(shuffle) < source.index(split), (
+        "TRL shuffles elsewhere: see TreePass.prepared"
     )
-    assert source.index("self._generate_and_score_completions(") < source.index(shuffle) < source.index(split)
-    assert "inputs = self._buffered_inputs[self._step % self.args.steps_per_generation]" in source
     shuffled = shuffle_sequence_dict({"row": torch.arange(4), "number": torch.tensor(3), "none": None})
     assert sorted(shuffled["row"].tolist()) == [0, 1, 2, 3]
-    halves = split_tensor_dict(shuffled, 2)
-    assert [half["row"].shape for half in halves] == [(2,), (2,)]
-    assert halves[1]["number"] == 3
-    assert halves[1]["none"] is None
 
 
 def test_the_trainer_has_the_attributes_that_the_obstacles_are_read_from():

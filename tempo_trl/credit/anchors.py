@@ -13,7 +13,7 @@ import torch
 from tempo_trl.credit.advantages import are_equal
 from tempo_trl.credit.turns import turn_ends, turn_starts
 
-EPSILON = 1e-6  # added to the standard deviation of a state's returns
+STATE_EPSILON = 1e-6  # added to the standard deviation of a state's returns
 
 
 def observation_keys(completion_ids: torch.Tensor, steps: torch.Tensor, prompts: torch.Tensor) -> torch.Tensor:
@@ -80,11 +80,8 @@ def state_labels(
     """
     keys = observations.cpu().numpy()
     group = np.broadcast_to((np.arange(len(keys)) // num_generations)[:, None], keys.shape)
-    found = [_labels(group, keys)]
-    if history:
-        begin = np.broadcast_to(np.arange(keys.shape[1]), keys.shape) if first is None else first.cpu().numpy()
-        found += _longer(found[0], begin, history)
-    return np.where(keys == 0, -1, np.stack(found))
+    begin = np.broadcast_to(np.arange(keys.shape[1]), keys.shape) if first is None else first.cpu().numpy()
+    return np.where(keys == 0, -1, np.stack(_labels_by_history(_labels(group, keys), begin, history)))
 
 
 def turn_of_steps(first: np.ndarray, steps: int) -> np.ndarray:
@@ -93,8 +90,8 @@ def turn_of_steps(first: np.ndarray, steps: int) -> np.ndarray:
     return has_begun.sum(axis=1) - 1
 
 
-def _longer(last: np.ndarray, begin: np.ndarray, history: int) -> list[np.ndarray]:
-    """Labels by 2, 3, ... observations from those by the last one; `begin` has the first step of each turn, or -1."""
+def _labels_by_history(last: np.ndarray, begin: np.ndarray, history: int) -> list[np.ndarray]:
+    """Labels by the last 1, 2, ... observations, of which `last` are the first; `begin` has each turn's first step."""
     turn = turn_of_steps(begin, last.shape[1]) + 1  # from 1
     before = np.where(begin < 0, -1, np.take_along_axis(last, begin.clip(min=0), axis=1))
     before = np.pad(before, ((0, 0), (1, 0)), constant_values=-1)  # of turn 0, before the first one
@@ -102,7 +99,7 @@ def _longer(last: np.ndarray, begin: np.ndarray, history: int) -> list[np.ndarra
     for back in range(1, history + 1):
         earlier = np.take_along_axis(before, (turn - back).clip(min=0), axis=1)
         found.append(_labels(found[-1], earlier))
-    return found[1:]
+    return found
 
 
 def _labels(first: np.ndarray, second: np.ndarray) -> np.ndarray:
@@ -183,7 +180,7 @@ def relative_returns(
     relative = given - (np.bincount(state, given) / count)[state]
     if normalize:
         variance = np.bincount(state, np.square(relative)) / np.maximum(count - 1, 1)
-        relative = relative / (np.sqrt(variance)[state] + EPSILON)
+        relative = relative / (np.sqrt(variance)[state] + STATE_EPSILON)
     found = np.zeros(values.shape)
     found[used] = np.where(are_equal(low, high, size)[state], 0.0, relative)
     return torch.from_numpy(found)

@@ -40,7 +40,7 @@ class Batch:
         num_generations (`int`):
             Rows in a group.
         prompts (`torch.Tensor` of shape `(R,)`, int64):
-            Equal where the state before the first token is equal ([`~tempo_trl.trainers.agents.prompt_keys`]).
+            Equal where the state before the first token is equal ([`~tempo_trl.trainers.whole_groups.prompt_keys`]).
         loss_mask (`torch.Tensor` of shape `(R, T)`, bool):
             Tokens of the loss: inside a completion, sampled by the policy, and not masked as truncated.
         turns (`torch.Tensor` of shape `(R, T)`, int64):
@@ -148,12 +148,9 @@ class Batch:
         return None if self.tree_rollouts is None else row_weights(self.tree_rollouts)
 
     @property
-    def counted_groups(self) -> slice:
-        """The groups that begin on this rank."""
-        rows = self.counted.nonzero().flatten()
-        if not len(rows):
-            return slice(0, 0)
-        return slice(int(rows[0]) // self.num_generations, int(rows[-1]) // self.num_generations + 1)
+    def counted_groups(self) -> torch.Tensor:
+        """The groups that begin on this rank, `(R / num_generations,)`, bool."""
+        return self.counted[:: self.num_generations]
 
     @cached_property
     def pairs(self) -> PairStatistics | None:
@@ -232,38 +229,33 @@ def checked(given: Any, batch: Batch) -> Credit:
             tokens.
     """
     credit = given if isinstance(given, Credit) else Credit(given)
-    advantages = _float_tensor("advantages", credit.advantages, batch, per_completion=True)
-    per_token = advantages if advantages.ndim == 2 else advantages[:, None].expand(batch.completion_ids.shape)
+    tokens, rows = batch.completion_ids.shape, batch.lengths.shape
+    advantages = _float_tensor("advantages", credit.advantages, tokens, rows)
+    per_token = advantages if advantages.ndim == 2 else advantages[:, None].expand(tokens)
     _refuse_what_is_not_finite(per_token, batch)
     outcome, reference = credit.outcome, batch.outcome.float().nan_to_num(0.0)
     if outcome is not None:
-        outcome = _float_tensor("outcome", outcome, batch, per_token=False).nan_to_num(0.0)
+        outcome = _float_tensor("outcome", outcome, rows).nan_to_num(0.0)
     added = credit.added
     if added is None:
         added = (per_token - reference[:, None]) * (per_token != batch.advantages[:, None])
     elif outcome is not None:
         reference = outcome
-    added = _float_tensor("added", added, batch).nan_to_num(0.0, 0.0, 0.0)
+    added = _float_tensor("added", added, tokens).nan_to_num(0.0, 0.0, 0.0)
     mask = credit.loss_mask
     if mask is not None:
-        mask = _float_tensor("loss_mask", mask, batch).bool()
+        mask = _float_tensor("loss_mask", mask, tokens).bool()
     advantages = torch.where(advantages.isfinite(), advantages, 0.0)
     own = {"advantages": advantages, "added": added, "loss_mask": mask, "outcome": outcome}
     return replace(credit, **own, reference=reference)
 
 
-def _float_tensor(
-    name: str, value: Any, batch: Batch, per_completion: bool = False, per_token: bool = True
-) -> torch.Tensor:
-    rows, width = batch.completion_ids.shape
-    shapes = {
-        (rows, width): f"({rows}, {width}), one number per token of `batch.completion_ids`" if per_token else "",
-        (rows,): f"({rows},), one number per completion" if per_completion or not per_token else "",
-    }
-    expected = {shape: text for shape, text in shapes.items() if text}
-    if not isinstance(value, torch.Tensor) or tuple(value.shape) not in expected:
+def _float_tensor(name: str, value: Any, *shapes: torch.Size) -> torch.Tensor:
+    if not isinstance(value, torch.Tensor) or value.shape not in shapes:
         got = f"shape {tuple(value.shape)}" if isinstance(value, torch.Tensor) else type(value).__name__
-        raise ValueError(f"`{name}` must be a tensor of shape {', or '.join(expected.values())}; got {got}.")
+        kinds = {1: "completion", 2: "token of `batch.completion_ids`"}
+        expected = ", or ".join(f"{tuple(shape)}, one number per {kinds[len(shape)]}" for shape in shapes)
+        raise ValueError(f"`{name}` must be a tensor of shape {expected}; got {got}.")
     if value.is_complex():
         raise ValueError(f"`{name}` must have a real dtype, got {value.dtype}.")
     return value.detach().to("cpu", torch.float32)

@@ -21,10 +21,10 @@ def check_number(name: str, number: float, most: float = math.inf) -> None:
 
 
 def check_counts(settings: object, **least: int) -> None:
-    """Raise ValueError unless these settings are whole numbers of at least so much. None is allowed."""
+    """Raise ValueError unless these settings are whole numbers of at least so much."""
     for name, number in least.items():
         value = getattr(settings, name)
-        if value is not None and not (isinstance(value, Integral) and value >= number):
+        if not (isinstance(value, Integral) and value >= number):
             raise ValueError(f"`{name}` must be a whole number of at least {number}, got {value!r}.")
 
 
@@ -41,10 +41,15 @@ def check_ids(completion_ids: torch.Tensor, num_generations: int) -> None:
         raise ValueError(f"`completion_ids` must be (B, T), got shape {tuple(completion_ids.shape)}.")
     if completion_ids.is_floating_point() or completion_ids.is_complex() or completion_ids.dtype == torch.bool:
         raise ValueError(f"`completion_ids` must be integer token ids, got dtype {completion_ids.dtype}.")
-    if num_generations < 1 or len(completion_ids) % num_generations:
+    check_groups("completion_ids", len(completion_ids), num_generations)
+
+
+def check_groups(name: str, rows: int, num_generations: int) -> None:
+    """Raise ValueError unless the rows of an argument `name` are whole groups."""
+    if num_generations < 1 or rows % num_generations:
         raise ValueError(
-            f"`completion_ids` must have whole groups of `num_generations` adjacent rows: {len(completion_ids)} rows "
-            f"is not a multiple of num_generations = {num_generations}."
+            f"`{name}` must have whole groups of `num_generations` adjacent rows: {rows} rows is not a multiple of "
+            f"num_generations = {num_generations}."
         )
 
 

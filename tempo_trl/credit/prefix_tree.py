@@ -149,25 +149,23 @@ def _intervals(lcp: np.ndarray) -> np.ndarray:
     return np.array(nodes, dtype=np.int64).reshape(-1, 4).T
 
 
-def tree_sums(tree: PrefixTree, groups: slice) -> dict[str, tuple[float, float]]:
+def tree_sums(tree: PrefixTree, counted: np.ndarray) -> dict[str, tuple[float, float]]:
     """
-    Numerator and denominator of the `tempo/*` metrics of the tree's shape, over a range of its groups.
+    Numerator and denominator of the `tempo/*` metrics of the tree's shape, over the counted rows: whole groups.
 
     `branch_nodes`: states with at least two different next tokens, per group. `branch_depth`: their mean depth in
     tokens. `shared_prefix`: mean number of tokens that a completion shares with the closest other one.
     `unique_tokens`: nodes of the trees / tokens. `duplicates`: completions that repeat an earlier one / completions.
     """
-    size = tree.num_generations
-    places = slice(groups.start * size, groups.stop * size)
-    branching = (tree.num_children() > 1) & (tree.start >= places.start) & (tree.start < places.stop)
+    branching = (tree.num_children() > 1) & counted[tree.start]
     lengths, lcp = tree.lengths[tree.order], tree.lcp
     repeats = lcp == np.maximum(lengths, np.append(0, lengths[:-1]))
-    shared = tree.longest_shared_prefix[places].clip(min=0).sum()
-    completions, tokens = len(lcp[places]), lengths[places].sum()
+    shared = tree.longest_shared_prefix[counted].clip(min=0).sum()
+    completions, tokens = counted.sum(), lengths[counted].sum()
     return {
-        "branch_nodes": (branching.sum(), completions / size),
+        "branch_nodes": (branching.sum(), completions / tree.num_generations),
         "branch_depth": (tree.depth[branching].sum(), branching.sum()),
         "shared_prefix": (shared, completions),
-        "unique_tokens": (tokens - lcp[places].clip(min=0).sum(), tokens),
-        "duplicates": (repeats[places].sum(), completions),
+        "unique_tokens": (tokens - lcp[counted].clip(min=0).sum(), tokens),
+        "duplicates": (repeats[counted].sum(), completions),
     }

@@ -2,7 +2,7 @@
 
 A tree is given by its segments (nodes): `parent` is (N,), the parent of each segment, where the prompts are numbered
 N, N + 1, ...; `leaf` is (B,), the segment in which each completion ends; `segment` is (B, T), the segment of each
-token, -1 after a row's end. Segments are numbered over all trees of a batch.
+token, -1 after a row's end. Segments are numbered over all trees of a batch, parents before their children.
 """
 
 import torch
@@ -88,19 +88,19 @@ def segment_values(
         `torch.Tensor` of shape `(N + P,)`, float64, the P prompts last; NaN where no completion below is scorable.
     """
     check_choice("average", average, AVERAGES)
-    segments = len(parent)
-    total = torch.zeros(max(segments, int(parent.max()) + 1 if segments else 0), dtype=torch.float64)
-    count = torch.zeros_like(total)
+    nodes = max(len(parent), int(parent.max()) + 1 if len(parent) else 0)
     scorable = ~rewards.isnan()
-    total.index_add_(0, leaf[scorable], rewards[scorable].double())
-    count.index_add_(0, leaf[scorable], torch.ones_like(rewards[scorable], dtype=torch.float64))
-    total, count = total / count.clamp(min=1), (count > 0).double()  # a leaf counts once, however many rows end in it
-    for level in _levels_bottom_up(parent):
-        value = total[level] if average == "leaves" else total[level] / count[level].clamp(min=1)
-        weight = count[level] if average == "leaves" else (count[level] > 0).double()
-        total.index_add_(0, parent[level], value)
-        count.index_add_(0, parent[level], weight)
-    return torch.where(count > 0, total / count.clamp(min=1), torch.nan)
+    total = torch.bincount(leaf[scorable], rewards[scorable].double(), nodes)
+    rows = torch.bincount(leaf[scorable], minlength=nodes)
+    # A leaf counts once, however many rows end in it.
+    total, count = (total / rows.clamp(min=1)).tolist(), (rows > 0).double().tolist()
+    for segment, above in reversed([*enumerate(parent.tolist())]):
+        if count[segment]:
+            weight = count[segment] if average == "leaves" else 1.0
+            total[above] += total[segment] / count[segment] * weight
+            count[above] += weight
+    values = [sum_ / n if n else torch.nan for sum_, n in zip(total, count, strict=True)]
+    return torch.tensor(values, dtype=torch.float64)
 
 
 def count_once(segment: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
@@ -117,18 +117,6 @@ def count_once(segment: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
     first = torch.full((int(segment.max()) + 1,), len(segment), device=segment.device)
     first.scatter_reduce_(0, segment[inside], row[inside], "amin")
     return inside & (first[segment.clamp(min=0)] == row)
-
-
-def _levels_bottom_up(parent: torch.Tensor) -> list[torch.Tensor]:
-    """Segments of each depth, the deepest first."""
-    if not len(parent):
-        return []
-    depth = torch.zeros(len(parent), dtype=torch.int64)
-    ancestor = parent
-    while (inside := ancestor < len(parent)).any():
-        depth += inside
-        ancestor = torch.where(inside, parent[ancestor.clamp(max=len(parent) - 1)], ancestor)
-    return [torch.nonzero(depth == level).flatten() for level in range(int(depth.max()), -1, -1)]
 
 
 def _relative_to_siblings(parent: torch.Tensor, values: torch.Tensor, sizes: torch.Tensor, scale: str) -> torch.Tensor:

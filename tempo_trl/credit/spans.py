@@ -10,7 +10,7 @@ from typing import NamedTuple
 import torch
 
 from tempo_trl.credit.advantages import EPSILON, SCALES, nanstd, outcome_advantages
-from tempo_trl.credit.checks import check_choice, check_lengths, check_number
+from tempo_trl.credit.checks import check_choice, check_groups, check_lengths, check_number
 
 TRACE_LAMBDA = 0.9  # the default of the trainer and of `tempo-trl credit`; that of [`span_advantages`] is 0
 
@@ -217,11 +217,7 @@ def _share_of_places(start: torch.Tensor, end: torch.Tensor, steps: torch.Tensor
 def _checked_rewards(rewards: torch.Tensor, num_generations: int) -> torch.Tensor:
     if rewards.ndim != 2:
         raise ValueError(f"`rewards` must be (R, K), one column per criterion, got shape {tuple(rewards.shape)}.")
-    if num_generations < 1 or len(rewards) % num_generations:
-        raise ValueError(
-            f"`rewards` must have whole groups of `num_generations` adjacent rows: {len(rewards)} rows is not a "
-            f"multiple of num_generations = {num_generations}."
-        )
+    check_groups("rewards", len(rewards), num_generations)
     if rewards.isinf().any():
         raise ValueError("`rewards` must be finite, or NaN where a completion was not judged, got infinity.")
     return rewards.detach().cpu().double()

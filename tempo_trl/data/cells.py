@@ -10,34 +10,34 @@ from contextlib import suppress
 from typing import Any
 
 
-def cell(row: dict, column: str, expected: str, is_expected: Callable[[Any], bool]) -> Any:
-    """The value of a cell for which `is_expected` holds; `expected` is what that is, in words."""
-    if not is_expected(row[column]):
+def cell(row: dict, column: str, expected: str, is_expected: bool) -> Any:
+    """The value of a cell. Raises ValueError unless it `is_expected`; `expected` is what that is, in words."""
+    if not is_expected:
         raise ValueError(f"{column} is {reprlib.repr(row[column])}, expected {expected}. Correct the cell.")
     return row[column]
 
 
 def text(row: dict, column: str) -> str:
     """The text of a cell."""
-    return cell(row, column, "a text", lambda value: isinstance(value, str))
+    return cell(row, column, "a text", isinstance(row[column], str))
 
 
 def texts(row: dict, column: str) -> list[str]:
     """The list of texts of a cell."""
-    return cell(row, column, "a list of texts", lambda value: _all(value, list, str))
+    return cell(row, column, "a list of texts", _all(row[column], list, str))
 
 
 def objects(row: dict, column: str, expected: str, read: Callable[[str], Any]) -> list[dict]:
     """The objects of a cell with a list of them, or with a text from which `read` makes one."""
     found = read(row[column]) if isinstance(row[column], str) else row[column]
-    cell(row, column, expected, lambda _: _all(found, list, dict))
+    cell(row, column, expected, _all(found, list, dict))
     return found
 
 
 def lettered_texts(row: dict, column: str) -> dict[str, str]:
     """The texts of a cell by their letters, A first."""
     # All objects of a file have the same keys: a letter that only other rows have is present, with None.
-    found = cell(row, column, "an object of letters with their texts", lambda value: _all(value, dict, str | None))
+    found = cell(row, column, "an object of letters with their texts", _all(row[column], dict, str | None))
     return {letter: found[letter] for letter in sorted(found) if found[letter] is not None}
 
 
@@ -58,7 +58,7 @@ def answer_number(row: dict, column: str) -> float | None:
     number = None
     with suppress(TypeError, ValueError, OverflowError):
         number = float(row[column])
-    cell(row, column, "a number", lambda _: number is not None)
+    cell(row, column, "a number", number is not None)
     return number if math.isfinite(number) else None
 
 
@@ -68,4 +68,4 @@ def answer_index(row: dict, column: str) -> int:
     if value is None or (isinstance(value, float) and not math.isfinite(value)):
         return -1
     # pandas writes a column of whole numbers as floats if one of them is missing
-    return int(cell(row, column, "a whole number", lambda own: type(own) in (int, float) and own == int(own)))
+    return int(cell(row, column, "a whole number", type(value) in (int, float) and value == int(value)))

@@ -56,7 +56,7 @@ def _said(row: dict, speaker: str) -> str:
     expected = f"a list of turns with `from` and `value`, one of them from {speaker}"
     turns = objects(row, "conversations", expected, _read)
     said = [turn.get("value") for turn in turns if turn.get("from") == speaker]
-    cell(row, "conversations", expected, lambda _: bool(said) and isinstance(said[0], str))
+    cell(row, "conversations", expected, bool(said) and isinstance(said[0], str))
     return said[0]
 
 

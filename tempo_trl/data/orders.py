@@ -68,7 +68,7 @@ def order(vocabulary: Vocabulary, rng: random.Random) -> dict:
 
 def to_row(row: dict) -> dict:
     """An order with its JSON. Raises ValueError for a local row whose `truth` is not a JSON object."""
-    question, truth = text(row, "order"), cell(row, "truth", "the JSON text of an object", _is_object)
+    question, truth = text(row, "order"), cell(row, "truth", "the JSON text of an object", _is_object(row["truth"]))
     words = {"question": question, "system_prompt": SYSTEM_PROMPT, "example": EXAMPLE}
     return {"solution": truth, "truth": truth, **words}
 

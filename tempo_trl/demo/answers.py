@@ -18,20 +18,9 @@ def references() -> dict[str, str]:
     return {row["order"]: row["truth"] for split in ("train", "test") for row in generated_rows(split)}
 
 
-@cache
-def held_out_orders() -> frozenset[str]:
-    """The orders that are never trained."""
-    return frozenset(row["order"] for row in generated_rows("test"))
-
-
-def orders_of(table: pd.DataFrame) -> list[str]:
-    """The order in each row of TRL's table of completions: the last message to the model."""
-    return [prompt[-1]["content"] for prompt in table["prompt"]]
-
-
-def answers_of(table: pd.DataFrame) -> list[str]:
-    """The model's answer in each row of TRL's table of completions."""
-    return [completion[-1]["content"] for completion in table["completion"]]
+def _last(conversations: pd.Series) -> pd.Series:
+    """The text of the last message of each conversation."""
+    return conversations.map(lambda messages: messages[-1]["content"])
 
 
 def checks(answers: Sequence[str], orders: Sequence[str]) -> pd.DataFrame:
@@ -53,8 +42,9 @@ def held_out_answers(folder: Path) -> tuple[pd.DataFrame, pd.DataFrame]:
     """
     files = sorted((folder / "completions").glob("completions_*.parquet"))
     tables = [pd.read_parquet(file) for file in (files[0], files[-1])]
-    tables = [table.assign(asked=orders_of(table), answer=answers_of(table)) for table in tables]
-    before, after = (table[table["asked"].isin(held_out_orders())].reset_index(drop=True) for table in tables)
+    tables = [table.assign(asked=_last(table["prompt"]), answer=_last(table["completion"])) for table in tables]
+    held_out = {row["order"] for row in generated_rows("test")}
+    before, after = (table[table["asked"].isin(held_out)].reset_index(drop=True) for table in tables)
     if before.empty or before["asked"].tolist() != after["asked"].tolist():
         raise ValueError(
             f"{folder} has no answers of the trained policy to the held-out orders. Remove the folder, and train "

@@ -10,7 +10,6 @@ from tempo_trl.data.loading import origin_of
 from tempo_trl.evaluation.settings import WORDS, Settings
 
 if TYPE_CHECKING:
-    from datasets import Dataset
     from lm_eval.api.model import TemplateLM
 
 
@@ -30,13 +29,10 @@ def questions(benchmark: str, lm: "TemplateLM", settings: Settings) -> list[Ques
     """The first `settings.limit` rows of a benchmark, each with its prompt."""
     thinking = {} if settings.thinking is None else {"enable_thinking": settings.thinking}
     options = {"tokenize": False, "add_generation_prompt": True, **thinking}
-    rows = _rows(benchmark, settings).to_list()[: settings.limit]
-    return [Question(row, lm.tokenizer.apply_chat_template(row["prompt"], **options)) for row in rows]
-
-
-def _rows(benchmark: str, settings: Settings) -> "Dataset":
     path = _local_rows(benchmark, settings.data_dir) if settings.data_dir else None
-    return load_prompts(benchmark, settings.split, path, *(getattr(settings, name) for name in WORDS))
+    dataset = load_prompts(benchmark, settings.split, path, *(getattr(settings, name) for name in WORDS))
+    rows = dataset.to_list()[: settings.limit]
+    return [Question(row, lm.tokenizer.apply_chat_template(row["prompt"], **options)) for row in rows]
 
 
 def _local_rows(benchmark: str, data_dir: str) -> Path:

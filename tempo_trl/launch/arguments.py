@@ -128,8 +128,13 @@ def launch_arguments(argv: list[str]) -> Namespace:
 
 def _without(arguments: list[str], taken: list[str]) -> list[str]:
     """`arguments` without those in `taken`, which occur among them in the same order."""
-    waiting = list(reversed(taken))
-    return [argument for argument in arguments if not (waiting and argument == waiting[-1] and waiting.pop())]
+    left, waiting = [], [*taken]
+    for argument in arguments:
+        if waiting and argument == waiting[0]:
+            del waiting[0]
+        else:
+            left.append(argument)
+    return left
 
 
 def recipe_parser(argv: list[str]) -> tuple[TrainParser, list[str], list[str]]:

@@ -71,9 +71,7 @@ class Critic:
         if dist.is_available() and dist.is_initialized():
             dist.all_reduce(gradients)
             gradients /= dist.get_world_size()
-        norm = torch.linalg.vector_norm(gradients)
-        if self.args.max_grad_norm > 0:
-            gradients *= (self.args.max_grad_norm / (norm + 1e-6)).clamp(max=1.0)
+        norm = torch.nn.utils.clip_grad_norm_(self.module.parameters(), self.args.max_grad_norm or torch.inf)
         self.optimizer.step()
         self.scheduler.step()
         gradients.zero_()
@@ -174,7 +172,6 @@ def critic_model(trainer: GRPOTrainer) -> PreTrainedModel:
     for name, value in vars(config).items():
         if name.endswith(("dropout", "_pdrop")) and isinstance(value, float):
             setattr(config, name, 0.0)
-    config.classifier_dropout = 0.0  # unset it would be 0.1
     model, info = classifier.from_pretrained(
         path,
         config=config,

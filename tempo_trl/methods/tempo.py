@@ -125,5 +125,4 @@ class TEMPOTrainer(PrefixTreeTrainer):
     method_name = "tempo"
 
     def credit(self, batch):
-        args = self.args
-        return tempo_credit(batch, args.td_coef, args.forced_tokens)
+        return tempo_credit(batch, self.args.td_coef, self.args.forced_tokens)

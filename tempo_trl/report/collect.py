@@ -69,9 +69,7 @@ def read_inside(run: Run, label: str, curve: str) -> RecordedRun:
 
 def spread(items: Sequence, most: int) -> list:
     """At most `most` of the items, the first and the last among them, evenly spread."""
-    if len(items) <= most:
-        return list(items)
-    return [items[round(i * (len(items) - 1) / (most - 1))] for i in range(most)]
+    return [items[i] for i in np.linspace(0, len(items) - 1, min(most, len(items))).round().astype(int)]
 
 
 def choose_groups(runs: Sequence[RecordedRun]) -> list[tuple[int, str, Group]]:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from tempo_trl.report.conversations import Encoder
 from tempo_trl.rewards.span_reward import LARGEST_REWARD, SpanReward, by_criterion, check_spans
-from tempo_trl.runs.messages import prompt_text, turns_of, valid_text
+from tempo_trl.runs.messages import calls_and_observations, prompt_text, valid_text
 from tempo_trl.runs.token_places import TokenTexts
 from tempo_trl.runs.token_text import token_pieces
 
@@ -91,7 +91,7 @@ class CompletionFile:
 
     def _of_messages(self, prompt: list[dict], completion: list[dict]) -> dict:
         ids, turns = self._encoder(prompt, completion)
-        calls, observed = turns_of(completion, max(turns, default=-1) + 1)
+        calls, observed = calls_and_observations(completion, max(turns, default=-1) + 1)
         return {"ids": ids, "turns": turns, "calls": calls, "observed": observed}
 
     def _of_text(self, line: dict) -> dict:

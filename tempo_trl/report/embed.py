@@ -34,16 +34,11 @@ def embed_groups(groups: Sequence[Group]) -> dict:
     numbers: dict[str, int] = {}
 
     def numbered(pieces: Sequence[str]) -> list[int]:
-        return [numbers.setdefault(visible_piece(piece), len(numbers)) for piece in pieces]
+        return [numbers.setdefault(visible(piece), len(numbers)) for piece in pieces]
 
     most = max((float(h.max()) for g in groups if g.entropies for h in g.entropies if len(h)), default=0.0)
     embedded = [_group(group, numbered, most) for group in groups]
     return {"texts": list(numbers), "entropyMax": json_number(most), "groups": embedded}
-
-
-def visible_piece(piece: str) -> str:
-    """A piece for the page, which draws line breaks and tabs itself."""
-    return visible(piece.replace("\r\n", "\n"))
 
 
 def _group(group: Group, numbered: Callable[[Sequence[str]], list[int]], most: float) -> dict:
@@ -62,13 +57,13 @@ def _group(group: Group, numbered: Callable[[Sequence[str]], list[int]], most: f
     leaves = {row: i for i, node in enumerate(group.nodes) for row in node.ended}
     texts = [numbered(readable(tokens)) for tokens in group.tokens]
     rows = [_row(group, row, leaves[row], drawn, own, most) for row, own in enumerate(texts)]
-    about = {"step": group.step, "group": group.group, "prompt": visible_piece(group.prompt)}
+    about = {"step": group.step, "group": group.group, "prompt": visible(group.prompt)}
     about |= {"first": first_branch(group.nodes), "scale": [json_number(size) for size in credit_scale(group)]}
     return about | {"nodes": drawn, "rows": rows} | _turns(group) | _criteria(group)
 
 
 def _criteria(group: Group) -> dict:
-    names = [visible_piece(name) for name in criteria_of(group)]
+    names = [visible(name) for name in criteria_of(group)]
     return {"criteria": names, "trace": group.trace_lambda} if names else {}
 
 
@@ -78,7 +73,7 @@ def _turns(group: Group) -> dict:
 
 
 def _turn(turn: Turn) -> list:
-    return [turn.begin, turn.end, json_number(turn.credit), visible_piece(turn.calls), visible_piece(turn.observed)]
+    return [turn.begin, turn.end, json_number(turn.credit), visible(turn.calls), visible(turn.observed)]
 
 
 def _row(group: Group, row: int, leaf: int, nodes: list[dict], own: list[int], most: float) -> dict:

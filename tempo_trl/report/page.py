@@ -17,11 +17,11 @@ from tempo_trl.methods import METHODS
 from tempo_trl.report.collect import MODES, RecordedRun, choose_groups, opening_group, spread
 from tempo_trl.report.credit_summary import TOP, CreditSummary
 from tempo_trl.report.criteria import lesson, statistics
-from tempo_trl.report.embed import embed_groups, json_number, script_json, visible_piece
+from tempo_trl.report.embed import embed_groups, json_number, script_json
 from tempo_trl.report.group import Group, middle_of, reward_range
 from tempo_trl.runs.curves import Curve, band, read_curve
 from tempo_trl.runs.metrics import METRICS
-from tempo_trl.runs.token_text import one_line
+from tempo_trl.runs.token_text import one_line, visible
 from tempo_trl.version import __version__
 
 GRPO = METHODS["grpo"].label
@@ -126,7 +126,7 @@ def _criteria(rows: pd.DataFrame) -> dict[str, list]:
     """Of the criteria that judged most groups: mean reward, mean |advantage|, share of flat groups, groups."""
     most = statistics(rows).sort_values("groups", ascending=False, kind="stable")[:MAX_CRITERIA]
     numbers = most[["reward", "credit", "flat", "groups"]].map(json_number)
-    return {visible_piece(name): row.tolist() for name, row in numbers.iterrows()}
+    return {visible(name): row.tolist() for name, row in numbers.iterrows()}
 
 
 def _token(token: NamedTuple, summary: CreditSummary) -> dict:

@@ -62,7 +62,8 @@ class EntropyTree:
     def __post_init__(self):
         check_counts(self, num_generations=2, max_depth=1, min_segment_tokens=1, top_k=2)
         check_number("entropy_threshold", self.entropy_threshold)
-        check_counts(self, coverage_tokens=self.min_segment_tokens)  # shorter segments do not split
+        if self.coverage_tokens is not None:
+            check_counts(self, coverage_tokens=self.min_segment_tokens)  # shorter segments do not split
         self._ends_thought: dict[int, bool] = {}  # token: whether its text ends with a delimiter
 
     def start(self, prompt_ids: list[int], rules: Rules) -> "GrowingEntropyTree":

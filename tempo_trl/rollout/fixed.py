@@ -36,7 +36,9 @@ class FixedTree:
     top_k = 0
 
     def __post_init__(self):
-        check_counts(self, children=2, depth=1, step_tokens=1)
+        check_counts(self, children=2, depth=1)
+        if self.step_tokens is not None:  # as in a run without a maximum length, which is refused as such
+            check_counts(self, step_tokens=1)
 
     @property
     def num_generations(self) -> int:

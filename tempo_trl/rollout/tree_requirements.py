@@ -26,21 +26,21 @@ SUPPORTED = {
 CONTINUED = {"full_attention", "sliding_attention", "linear_attention", "hybrid", "conv", "moe", "mlp"}
 
 
-def check_trees_can_grow(args_or_trainer: GRPOConfig | GRPOTrainer, grower: Grower | None = None) -> None:
+def check_trees_can_grow(args: GRPOConfig, grower: Grower | None = None, trainer: GRPOTrainer | None = None) -> None:
     """
-    Raise ValueError if the run has options that tree rollouts do not support. A trainer is checked more thoroughly.
+    Raise ValueError if the run has options that tree rollouts do not support.
 
     Args:
-        args_or_trainer ([`~trl.GRPOConfig`] or [`~trl.GRPOTrainer`]):
-            The run.
+        args ([`~trl.GRPOConfig`]):
+            Its configuration.
         grower ([`~tempo_trl.rollout.growth.Grower`], *optional*):
             The grower, whose number of leaves must be the size of a group.
+        trainer ([`~trl.GRPOTrainer`], *optional*):
+            Its trainer, of which more can be checked.
 
     Raises:
         ValueError: if something is not supported; the message says what to change.
     """
-    trainer = args_or_trainer if isinstance(args_or_trainer, GRPOTrainer) else None
-    args = args_or_trainer if trainer is None else trainer.args
     problems = list(_problems_of_args(args, grower))
     if trainer is not None:
         problems += _problems_of_trainer(trainer)

@@ -42,7 +42,7 @@ class TreeRollout:
     def __call__(self, prompts: list, trainer: GRPOTrainer) -> dict[str, list]:
         """TRL's rollout for this rank's prompts, one per completion: `prompt_ids`, `completion_ids`, `logprobs`."""
         if not self._checked:
-            check_trees_can_grow(trainer, self.grower)
+            check_trees_can_grow(trainer.args, self.grower, trainer)
             self._checked = True
         prompt_ids, images, _ = trainer._tokenize_prompts(prompts)
         if images is not None:

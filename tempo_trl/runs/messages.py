@@ -21,7 +21,7 @@ def valid_text(value: Any) -> Any:
 
 
 def prompt_text(prompt: str | list[dict]) -> str:
-    """A prompt as one text, with a line `role: content` per message. Only the text parts of contents are kept."""
+    """A prompt as one text, with a line `role: content` per message."""
     if isinstance(prompt, str):
         return prompt
     return "\n".join(f"{message['role']}: {content_text(message.get('content'))}" for message in prompt)
@@ -44,7 +44,7 @@ def _is_part(value: Any) -> bool:
     return isinstance(value.get("text"), str) if kind == "text" else isinstance(kind, str)
 
 
-def turns_of(completion: str | Sequence[dict], count: int) -> tuple[list[str], list[str]]:
+def calls_and_observations(completion: str | Sequence[dict], count: int) -> tuple[list[str], list[str]]:
     """
     Names of the tools that each turn of a completion calls, and the text that was observed before the turn.
 

@@ -103,8 +103,11 @@ def _joined(spelled: list[str]) -> list[str]:
 
 
 def visible(text: str) -> str:
-    """The text with a symbol for each character that is invisible or changes the direction of text."""
-    return _UNSEEN.sub(_sign, text)
+    """
+    The text with a symbol for each character that is invisible or changes the direction of text. Line breaks and tabs
+    stay.
+    """
+    return _UNSEEN.sub(_sign, text.replace("\r\n", "\n"))
 
 
 def _sign(match: re.Match) -> str:
@@ -114,7 +117,7 @@ def _sign(match: re.Match) -> str:
 
 def one_line(text: str) -> str:
     """[`visible`] text on one line, with symbols for line breaks, tabs, and spaces at its ends."""
-    text = visible(text.replace("\r\n", "\n")).replace("\n", "⏎").replace("\t", "⇥")
+    text = visible(text).replace("\n", "⏎").replace("\t", "⇥")
     return re.sub("^ +| +$", lambda outer: "␣" * len(outer[0]), text)
 
 

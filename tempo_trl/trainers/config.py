@@ -1,4 +1,4 @@
-"""The configuration shared by all trainers: TRL's `GRPOConfig` with fields for recorded trees and `tree_forward`."""
+"""The configuration shared by all trainers: TRL's `GRPOConfig` with more fields."""
 
 import math
 from dataclasses import dataclass

@@ -17,7 +17,7 @@ from tempo_trl.report.callback import TRACKERS, TreeCallback
 from tempo_trl.rollout.ranks import send_to_main
 from tempo_trl.rollout.tree_rollout import TreeRollout
 from tempo_trl.runs.criteria import spans_of
-from tempo_trl.runs.messages import prompt_text, turns_of
+from tempo_trl.runs.messages import calls_and_observations, prompt_text
 from tempo_trl.runs.token_text import token_pieces
 from tempo_trl.runs.trees import trees_path, write_trees
 from tempo_trl.trainers.scored_rows import ScoredRows, loss_mask
@@ -179,7 +179,7 @@ class Recorder:
 
 def _per_turn(keys: torch.Tensor, completion: str | list[dict]) -> dict[str, list]:
     states = keys[keys != 0].tolist()
-    calls, observed = turns_of(completion, len(states))
+    calls, observed = calls_and_observations(completion, len(states))
     return {"states": states, "calls": calls, "observed": observed}
 
 

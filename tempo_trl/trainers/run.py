@@ -73,7 +73,7 @@ class RunTrainer(GRPOTrainer):
         # completions that end with them as truncated.
         self.eos_token_ids = [*self.eos_token_ids, *(end_token_ids(self) - {*self.eos_token_ids})]
         if isinstance(self.rollout_func, TreeRollout):
-            check_trees_can_grow(self, self.rollout_func.grower)
+            check_trees_can_grow(self.args, self.rollout_func.grower, self)
         checks.refuse_tools_without_a_length(self)
         checks.refuse_a_missing_end_token(self)
         checks.refuse_stop_strings_that_are_not_found(self)

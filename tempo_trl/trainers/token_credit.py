@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from unittest.mock import patch
 
 import torch
-from datasets import Dataset, DatasetDict, IterableDataset, IterableDatasetDict
+from datasets import Dataset, IterableDataset
 from transformers import PreTrainedModel, PreTrainedTokenizerBase, ProcessorMixin, TrainerCallback
 from trl.trainer.grpo_trainer import EnvironmentFactory, RewardFunc, RolloutFunc
 from trl.trainer.utils import get_callable_name
@@ -40,7 +40,6 @@ from tempo_trl.trainers.span_rewards import (
 from tempo_trl.trainers.step_rewards import StepRewardFunc, StepRewards
 from tempo_trl.trainers.whole_groups import batch_of
 from tempo_trl.trainers.zero_advantages import of_rows_with_credit
-from tempo_trl.tree_forward.tree_pass import State
 
 if TYPE_CHECKING:
     from peft import PeftConfig, PeftModel
@@ -138,12 +137,7 @@ class TokenCreditTrainer(RunTrainer):
         reward_funcs: RewardFunc | list[RewardFunc] | None = None,
         args: TokenCreditConfig | None = None,
         train_dataset: Dataset | IterableDataset | None = None,
-        eval_dataset: Dataset
-        | IterableDataset
-        | DatasetDict
-        | IterableDatasetDict
-        | dict[str, Dataset | IterableDataset]
-        | None = None,
+        eval_dataset: Dataset | IterableDataset | dict[str, Dataset | IterableDataset] | None = None,
         processing_class: PreTrainedTokenizerBase | ProcessorMixin | None = None,
         reward_processing_classes: PreTrainedTokenizerBase | list[PreTrainedTokenizerBase] | None = None,
         callbacks: list[TrainerCallback] | None = None,
@@ -255,10 +249,7 @@ class TokenCreditTrainer(RunTrainer):
     # A batch: what TRL samples and scores
 
     def _prepare_inputs(self, generation_batch):
-        theirs = super()._prepare_inputs
-        if self.tree_pass.state is State.OFF:
-            return theirs(generation_batch)
-        return self.tree_pass.prepared(theirs, generation_batch)
+        return self.tree_pass.prepared(super()._prepare_inputs, generation_batch)
 
     def _generate_and_score_completions(self, inputs):
         due = self.args.log_trees_steps > 0 and self._recorder.is_due()
@@ -270,8 +261,6 @@ class TokenCreditTrainer(RunTrainer):
         with keys, witnessed(self, rows, judge):
             output = super()._generate_and_score_completions(inputs)
         self._assign_credit(rows.completed(self, output), report, due)
-        if self.tree_pass.state is not State.OFF:
-            self.tree_pass.number_rows(output)
         return output
 
     def _judged(self, report: Report, rows: ScoredRows, rewards: torch.Tensor) -> torch.Tensor:
@@ -389,10 +378,7 @@ class TokenCreditTrainer(RunTrainer):
         return result
 
     def _get_per_token_logps_and_entropies(self, *args, **kwargs):
-        theirs = super()._get_per_token_logps_and_entropies
-        if self.tree_pass.state is State.OFF:
-            return theirs(*args, **kwargs)
-        return self.tree_pass.logps(theirs, *args, **kwargs)
+        return self.tree_pass.logps(super()._get_per_token_logps_and_entropies, *args, **kwargs)
 
     def _reference(self, inputs: dict, logps: torch.Tensor) -> dict[str, torch.Tensor]:
         """Entries of the micro-batch with which TRL's token ratios become the method's: `old_per_token_logps`."""

@@ -45,10 +45,9 @@ class Difference(NamedTuple):
         """The difference of two results of `_get_per_token_logps_and_entropies` at the tokens of `mask`, `(B, T)`."""
         pairs = [(a, b) for a, b in zip(ours, theirs, strict=True) if a is not None and b is not None]
         inside = mask.bool()
-        apart = sum((a - b).detach().double().abs().masked_fill(~inside, 0.0) for a, b in pairs)
-        each = [(a - b).detach().abs().masked_fill(~inside, 0.0).amax() for a, b in pairs]
-        largest = torch.stack(each).amax().item()  # NaN if one is
-        rows = apart.sum(dim=1) / (len(pairs) * inside.sum(dim=1).clamp(min=SHORT_ROW))
+        apart = torch.stack([(a - b).detach().double().abs().masked_fill(~inside, 0.0) for a, b in pairs])
+        rows = apart.sum(dim=(0, 2)) / (len(pairs) * inside.sum(dim=1).clamp(min=SHORT_ROW))
+        largest = apart.amax().item()  # NaN if one is
         return cls(largest, apart.sum().item(), rows.max().item(), len(pairs) * inside.sum().item())
 
     @property

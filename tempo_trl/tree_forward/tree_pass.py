@@ -4,11 +4,14 @@ import warnings
 from collections import Counter, defaultdict
 from collections.abc import Callable
 from enum import Enum
+from unittest.mock import patch
 
 import torch
 import torch.nn.functional as F
 from trl import GRPOTrainer
 from trl.models.utils import disable_gradient_checkpointing
+from trl.trainer import grpo_trainer
+from trl.trainer.utils import shuffle_sequence_dict
 
 from tempo_trl.tree_forward.first_batch import (
     Difference,
@@ -17,7 +20,7 @@ from tempo_trl.tree_forward.first_batch import (
     float32_is_rounded,
     shares_too_little,
 )
-from tempo_trl.tree_forward.group_shuffle import ROW, keep_groups_together
+from tempo_trl.tree_forward.group_shuffle import shuffled_groups
 from tempo_trl.tree_forward.obstacles import first_obstacle
 from tempo_trl.tree_forward.packed_rows import PackedRows, pack_rows
 from tempo_trl.tree_forward.paths import Paths
@@ -96,7 +99,7 @@ class TreePass:
 
     def logps(
         self,
-        theirs: Callable,
+        theirs,
         model,
         input_ids,
         attention_mask,
@@ -124,7 +127,9 @@ class TreePass:
         early = self.state is State.UNTRIED and self._mode == "eval"
         if self.state is State.OFF or early or _has_images(kwargs):
             return trls_way()
-        packed = _packed(*rows)
+        size = batch_size or len(input_ids)
+        chunks = zip(input_ids.split(size), attention_mask.split(size), strict=True)
+        packed = [pack_rows(*chunk, logits_to_keep) for chunk in chunks]
         if self.state is State.UNTRIED and self.trainer.args.tree_forward == "auto" and not self._pays(packed):
             return trls_way()
         if self.state is State.UNTRIED:
@@ -213,16 +218,9 @@ class TreePass:
 
     # Micro-batches of whole groups
 
-    def number_rows(self, output: dict) -> None:
-        """Add the index of each row in the generation batch of all ranks, `(B,)`, to a scored training batch."""
-        if self.state is not State.OFF and self.trainer.model.training:
-            ids = output["completion_ids"]
-            begin = self.trainer.accelerator.process_index * len(ids)
-            output[ROW] = torch.arange(len(ids), device=ids.device) + begin
-
     def prepared(self, theirs: Callable, generation_batch) -> dict:
         """
-        TRL's next micro-batch. A generation batch that was sampled for it is split into whole groups.
+        TRL's next micro-batch. A generation batch that is sampled for it is split into whole groups.
 
         Args:
             theirs (`Callable`):
@@ -230,12 +228,14 @@ class TreePass:
             generation_batch:
                 Its argument.
         """
-        trainer, before = self.trainer, self.trainer._buffered_inputs
-        inputs = theirs(generation_batch)
-        if trainer._buffered_inputs is before or ROW not in trainer._buffered_inputs[0]:
-            return inputs
-        trainer._buffered_inputs = keep_groups_together(trainer._buffered_inputs, trainer.num_generations)
-        return trainer._buffered_inputs[trainer._step % trainer.args.steps_per_generation]
+        with patch.object(grpo_trainer, "shuffle_sequence_dict", self._shuffled):
+            return theirs(generation_batch)
+
+    def _shuffled(self, batch: dict) -> dict:
+        if self.state is State.OFF:
+            return shuffle_sequence_dict(batch)
+        begin = self.trainer.accelerator.process_index * len(batch["completion_ids"])
+        return shuffled_groups(batch, begin, self.trainer.num_generations)
 
     # Metrics
 
@@ -251,15 +251,6 @@ class TreePass:
         if passes:
             self.trainer._metrics[mode]["tempo/packing_ratio"].append(tokens / packed)
             self.trainer._metrics[mode]["tempo/tree_pass_seconds"].append(seconds / passes)
-
-
-def _packed(
-    input_ids: torch.Tensor, attention_mask: torch.Tensor, width: int, batch_size: int | None
-) -> list[PackedRows]:
-    """The packed stream of each of TRL's chunks of `batch_size` rows."""
-    rows = batch_size or len(input_ids)
-    chunks = zip(input_ids.split(rows), attention_mask.split(rows), strict=True)
-    return [pack_rows(*chunk, width) for chunk in chunks]
 
 
 def _has_images(arguments: dict) -> bool:

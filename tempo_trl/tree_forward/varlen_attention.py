@@ -1,10 +1,11 @@
-"""Attention over a packed stream in one variable-length call, for GPUs. The call was not run here on a GPU yet.
+"""Attention over a packed stream in one variable-length call, for GPUs.
 
 `torch.nn.attention.varlen.varlen_attn` supports half precision on CUDA: torch 2.11 without grouped heads, torch 2.13
 with them. Its documentation does not say that it aligns a row's last query with its last key where there are fewer
 queries than keys. [`is_aligned`] therefore checks this before the first use: it compares results and gradients of a
 small case with the definition, on the device of the run. Tests run that check and the call with a stand-in for the
-kernel.
+kernel. On the one GPU that was here an earlier form of the check turned the kernel down; it has not run on a GPU since
+its repair.
 """
 
 import inspect

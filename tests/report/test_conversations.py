@@ -13,7 +13,7 @@ from tempo_trl.launch.credit import read_groups
 from tempo_trl.report.completion_file import CompletionFile
 from tempo_trl.report.conversations import Encoder
 from tempo_trl.report.group import recorded_groups
-from tempo_trl.runs.messages import turns_of
+from tempo_trl.runs.messages import calls_and_observations
 
 from ..trainers.recording import config
 from .recorded import write
@@ -69,7 +69,7 @@ def test_a_turn_ends_with_eos_and_what_follows_belongs_to_the_observation():
     words = tokenizer.convert_ids_to_tokens(ids)
     assert " ".join(words) == "/go direction= east <end> <tool> room5 ; lamp dust <agent> done <end>"
     assert turns == [0] * 4 + [-1] * 6 + [1] * 2
-    assert turns_of(WENT, 2) == (["go", ""], ["", "room5 ; lamp dust"])
+    assert calls_and_observations(WENT, 2) == (["go", ""], ["", "room5 ; lamp dust"])
 
 
 def test_a_template_that_rewrites_earlier_messages_is_refused():

@@ -1,5 +1,6 @@
 """The folded tree is the prefix tree: its nodes are the maximal sets of completions that share a prefix."""
 
+import numpy as np
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
@@ -41,7 +42,9 @@ def test_nodes_are_maximal_and_children_lie_one_below_the_other_within_their_par
 def test_branches_are_counted_as_the_metrics_count_them(rows):
     width = max(1, max(map(len, rows)))
     ids = torch.tensor([[*row, *[0] * (width - len(row))] for row in rows])
-    sums = tree_sums(prefix_tree(ids, torch.tensor([len(row) for row in rows]), len(rows)), slice(0, 1))
+    sums = tree_sums(
+        prefix_tree(ids, torch.tensor([len(row) for row in rows]), len(rows)), np.ones(len(rows), dtype=bool)
+    )
     nodes = fold(rows)
     branching = branches(nodes) > 1
     assert branching.sum() == sums["branch_nodes"][0]

@@ -4,47 +4,50 @@ from itertools import pairwise
 
 import torch
 from trl import GRPOTrainer
+from trl.trainer.utils import shuffle_sequence_dict
 
 from tempo_trl import PlainGRPOTrainer
-from tempo_trl.tree_forward.group_shuffle import keep_groups_together
+from tempo_trl.tree_forward.group_shuffle import shuffled_groups
 
 from .running import ACCUMULATED, run
 
 
-def shuffled_rows(rows: int, micro_batches: int, seed: int) -> list[dict]:
-    order = torch.randperm(rows, generator=torch.Generator().manual_seed(seed))
-    total = torch.tensor(7)
-    return [
-        {
-            "generation_row": rows,
-            "ids": rows[:, None] * 10,
-            "names": list(map(str, rows.tolist())),
-            "n": total,
-            "no": None,
-        }
-        for rows in order.chunk(micro_batches)
-    ]
+def rows_of(count: int) -> dict:
+    rows = torch.arange(count)
+    names = list(map(str, rows.tolist()))
+    return {"completion_ids": rows[:, None] * 10, "row": rows, "names": names, "n": torch.tensor(7), "no": None}
 
 
 def test_groups_are_shuffled_whole_and_rows_keep_what_is_theirs():
+    firsts = set()
     for seed in range(20):
-        batches = keep_groups_together(shuffled_rows(24, 3, seed), num_generations=4)
-        rows = torch.cat([batch["generation_row"] for batch in batches])
+        torch.manual_seed(seed)
+        batch = shuffled_groups(rows_of(24), begin=0, num_generations=4)
+        rows = batch["row"]
         assert sorted(rows.tolist()) == list(range(24))
         assert torch.equal(rows.view(-1, 4), rows.view(-1, 4)[:, :1] + torch.arange(4))
-        for batch in batches:
-            assert torch.equal(batch["ids"][:, 0], batch["generation_row"] * 10)
-            assert batch["names"] == [str(row) for row in batch["generation_row"].tolist()]
-            assert (batch["n"], batch["no"]) == (7, None)
+        assert torch.equal(batch["completion_ids"][:, 0], rows * 10)
+        assert batch["names"] == [str(row) for row in rows.tolist()]
+        assert (batch["n"], batch["no"]) == (7, None)
+        firsts.add(rows[0].item())
+    assert len(firsts) > 3
+
+
+def test_the_shuffle_takes_as_many_random_numbers_as_trls():
+    states = []
+    for shuffle in (shuffle_sequence_dict, lambda batch: shuffled_groups(batch, 0, 4)):
+        torch.manual_seed(0)
+        shuffle(rows_of(24))
+        states.append(torch.get_rng_state())
+    assert torch.equal(*states)
 
 
 def test_a_group_that_lies_on_two_ranks_is_cut_where_they_cut_it():
     """Rows 6 to 17 of groups of 8: two of the first, a whole one, two of the third."""
-    batches = shuffled_rows(12, 3, seed=1)
-    moved = [batch | {"generation_row": batch["generation_row"] + 6} for batch in batches]
-    rows = torch.cat([batch["generation_row"] for batch in keep_groups_together(moved, 8)]).tolist()
-    groups = [row // 8 for row in rows]
-    assert sorted(rows) == list(range(6, 18))
+    torch.manual_seed(1)
+    rows = shuffled_groups(rows_of(12), begin=6, num_generations=8)["row"] + 6
+    groups = [row // 8 for row in rows.tolist()]
+    assert sorted(rows.tolist()) == list(range(6, 18))
     assert sum(a != b for a, b in pairwise(groups)) == 2
 
 
