@@ -130,7 +130,8 @@ def sums_of(trainer: GRPOTrainer, batch: Batch) -> Sums:
     """Sums of a batch's groups that are counted on this rank: of their trees, of an agent's states, of grown trees."""
     sums: Sums = {}
     if batch.num_generations > 1:  # a group of 1, which evaluation allows, has no tree
-        flat = batch.flat_groups[batch.counted_groups]
+        counted = batch.counted_groups
+        flat = batch.flat_groups[counted]
         sums |= tree_sums(batch.tree, batch.counted.numpy()) | {"frac_zero_std": (flat.sum(), len(flat))}
     if trainer.sees_answers:
         sums |= state_sums(batch.seen_before_turns, batch.num_generations, batch.counted)

@@ -40,6 +40,7 @@ from tempo_trl.trainers.span_rewards import (
 from tempo_trl.trainers.step_rewards import StepRewardFunc, StepRewards
 from tempo_trl.trainers.whole_groups import batch_of
 from tempo_trl.trainers.zero_advantages import of_rows_with_credit
+from tempo_trl.tree_forward.tree_pass import State
 
 if TYPE_CHECKING:
     from peft import PeftConfig, PeftModel
@@ -249,7 +250,10 @@ class TokenCreditTrainer(RunTrainer):
     # A batch: what TRL samples and scores
 
     def _prepare_inputs(self, generation_batch):
-        return self.tree_pass.prepared(super()._prepare_inputs, generation_batch)
+        theirs = super()._prepare_inputs
+        if self.tree_pass.state is State.OFF:
+            return theirs(generation_batch)
+        return self.tree_pass.prepared(theirs, generation_batch)
 
     def _generate_and_score_completions(self, inputs):
         due = self.args.log_trees_steps > 0 and self._recorder.is_due()
@@ -378,7 +382,10 @@ class TokenCreditTrainer(RunTrainer):
         return result
 
     def _get_per_token_logps_and_entropies(self, *args, **kwargs):
-        return self.tree_pass.logps(super()._get_per_token_logps_and_entropies, *args, **kwargs)
+        theirs = super()._get_per_token_logps_and_entropies
+        if self.tree_pass.state is State.OFF:
+            return theirs(*args, **kwargs)
+        return self.tree_pass.logps(theirs, *args, **kwargs)
 
     def _reference(self, inputs: dict, logps: torch.Tensor) -> dict[str, torch.Tensor]:
         """Entries of the micro-batch with which TRL's token ratios become the method's: `old_per_token_logps`."""

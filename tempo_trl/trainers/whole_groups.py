@@ -1,5 +1,6 @@
 """Build a [`Batch`] of whole groups from TRL's scored rows. A group may be split over two or more ranks."""
 
+import hashlib
 from collections.abc import Iterable, Sequence
 
 import numpy as np
@@ -9,7 +10,6 @@ from accelerate.utils import gather_object
 from trl import GRPOTrainer
 
 from tempo_trl.credit.advantages import flat_groups, without_rounding
-from tempo_trl.credit.anchors import key_of
 from tempo_trl.credit.batch import Batch
 from tempo_trl.credit.returns import TurnRewards
 from tempo_trl.credit.spans import Criteria
@@ -220,9 +220,13 @@ def prompt_keys(prompt_ids: torch.Tensor, prompt_mask: torch.Tensor, images: Seq
         `torch.Tensor` of shape `(B,)`, int64, on the CPU: 64 bits of a hash.
     """
     ids, inside = prompt_ids.cpu().numpy(), prompt_mask.cpu().numpy().astype(bool)
-    seen = [b"".join(map(image_bytes, own)) for own in images] or [b""] * len(ids)
-    rows = zip(ids, inside, seen, strict=True)
-    return torch.tensor([key_of(0, row[kept].tobytes() + shown) for row, kept, shown in rows], dtype=torch.int64)
+    keys = []
+    for i, (row, kept) in enumerate(zip(ids, inside, strict=True)):
+        digest = hashlib.blake2b(row[kept].tobytes(), digest_size=8)
+        for image in images[i] if images else ():
+            digest.update(image_bytes(image))
+        keys.append(int.from_bytes(digest.digest(), "little", signed=True))
+    return torch.tensor(keys, dtype=torch.int64)
 
 
 def flat_outcomes(trainer: GRPOTrainer, rewards_per_func: torch.Tensor, num_generations: int) -> torch.Tensor:

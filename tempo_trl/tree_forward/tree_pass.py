@@ -232,7 +232,7 @@ class TreePass:
             return theirs(generation_batch)
 
     def _shuffled(self, batch: dict) -> dict:
-        if self.state is State.OFF:
+        if self.state is State.OFF:  # since this batch was scored
             return shuffle_sequence_dict(batch)
         begin = self.trainer.accelerator.process_index * len(batch["completion_ids"])
         return shuffled_groups(batch, begin, self.trainer.num_generations)
