@@ -44,10 +44,10 @@ def quotes(judge: Callable[..., Any]) -> Callable[..., Any]:
     Make a span reward function of a judge that quotes from the completions.
 
     A quotation is found where it stands first behind the last `</think>`, else in the whole of `texts`, up to white
-    space, and begins and ends where a word or a number does: "300 metres" is not in "1,300 metres". Letters without
-    case, such as Chinese ones, have no words. If the text does not have it as it stands, case and the kind of
-    quotation marks, apostrophes and dashes may differ, because judges tidy what they quote. Quotation marks around a
-    quotation may be the judge's own.
+    space, and in what the policy said, not in what tools answered. It begins and ends where a word or a number does:
+    "300 metres" is not in "1,300 metres". Letters without case, such as Chinese ones, have no words. If the text does
+    not have it as it stands, case and the kind of quotation marks, apostrophes and dashes may differ, because judges
+    tidy what they quote. Quotation marks around a quotation may be the judge's own.
 
     A criterion without a place is credited to the whole completion: one that quotes nothing, or an empty text, and one
     whose quotation is not there. Several quotations of one criterion are its places. They must have one score, and
@@ -107,7 +107,7 @@ class _Words:
     """A text with single spaces between its words, in which quotations are found."""
 
     def __init__(self, text: str):
-        words = [*re.finditer(r"\S+", text)]
+        words = [*re.finditer(r"\S+", _said(text))]
         self._spaced = " ".join(word[0] for word in words)
         self._folded = _folded(self._spaced)
         self._answer = len(self._spaced) - len(self._spaced.rpartition("</think>")[2])  # where it begins
@@ -122,6 +122,14 @@ class _Words:
                 if start is not None:
                     return self._places[start], self._places[start + len(own) - 1] + 1
         return None, None
+
+
+def _said(text: str) -> str:
+    """A text with spaces for what the policy did not say, if it knows its turns."""
+    said = ""
+    for begin, end in getattr(text, "turns", [(0, len(text))]):
+        said = said.ljust(begin) + text[begin:end]
+    return said
 
 
 def _folded(text: str) -> str:

@@ -10,8 +10,9 @@
 
 TRL parsed the messages, so they say what is a thought and what is a call. The text says where that stands. A message
 that TRL left whole is read here: its thought ends at the last `</think>`, behind which `<think>` is text, and its
-calls are what stands between `<tool_call>` and `</tool_call>` outside of thoughts. Messages come one after the other,
-so that each part is looked for behind the one before, and nothing that a tool says is taken for the model's.
+calls are what stands between `<tool_call>` and `</tool_call>` outside of thoughts. Each part of a message is looked
+for behind the one before, in the message's turn if the text knows its turns, as in span credit. So nothing that a tool
+says is taken for the model's.
 """
 
 import json
@@ -31,6 +32,20 @@ _BRACKETED = re.compile(r"<[^<>\s]{1,64}>|\[/?[A-Z_]{1,32}\]")
 _SPECIAL = (
     r"<[|｜][^<>|｜\s]{1,64}[|｜]>|</?s>|<(?:bos|eos|pad|unk|(?:start|end)_of_turn|turn\|)>|\[(?:BOS|EOS|PAD|SEP)\]"
 )
+
+
+class SampledText(str):
+    """
+    The text of a completion that knows what the policy said: `turns` are the characters of each of its turns, from the
+    first to the one after the last. Between two turns stand answers of tools and what the chat template adds.
+    """
+
+    turns: list[tuple[int, int]]
+
+    def __new__(cls, text: str, turns: list[tuple[int, int]]):
+        made = super().__new__(cls, text)
+        made.turns = turns
+        return made
 
 
 class Segment(NamedTuple):
@@ -101,7 +116,7 @@ def read_completion(text: str, completion: list[dict] | str | None = None) -> Re
     Read a completion.
 
     Args:
-        text (`str`): The completion with its special tokens.
+        text (`str`): The completion with its special tokens, a [`SampledText`] if its turns are known.
         completion (`list[dict]` or `str`, *optional*):
             The completion as TRL passes it. By default, the text without the special tokens at its end.
     """
@@ -109,16 +124,32 @@ def read_completion(text: str, completion: list[dict] | str | None = None) -> Re
     messages = [{"content": said}] if isinstance(said, str) else said
     special = _special(text, messages)
     end = _body_length(text, _SPECIAL if completion is None else _any_of(special))
-    reader = _Reader(text, special, end)
-    for index, message in enumerate(messages, 1):
-        reader.read(message, is_last=index == len(messages))
-    return Reading(_ended(reader.segments, len(text)), (len(text), reader.body_length))
+    reader, turns = _Reader(text, special, end), _turns(text, messages)
+    for index, (message, turn) in enumerate(zip(messages, turns, strict=True), 1):
+        reader.read(message, turn, is_last=index == len(messages))
+    return Reading(_ended(reader.segments, len(text)), (len(text), end))
 
 
 def readings(texts: list[str], completions: list | None) -> list[Reading]:
     """The [`Reading`] of each completion. `completions` may be left out."""
     completions = [None] * len(texts) if completions is None else completions
     return [read_completion(*row) for row in zip(texts, completions, strict=True)]
+
+
+def _turns(text: str, messages: list[dict]) -> list[tuple[int, int] | None]:
+    """Of each message the characters in which it is looked for, as far as they are known."""
+    is_policys = [message.get("role", "assistant") == "assistant" for message in messages]
+    own = getattr(text, "turns", [])
+    if len(own) != sum(is_policys):
+        return [None] * len(messages)
+    edges = [0, *chain(*own), len(text)]
+    others, own = zip(edges[::2], edges[1::2], strict=True), iter(own)
+    found, between = [], next(others)
+    for is_own in is_policys:
+        if is_own:
+            between = next(others)
+        found.append(next(own) if is_own else between)
+    return found
 
 
 def rendered(message: dict) -> str:
@@ -183,12 +214,22 @@ class _Reader:
     """Finds the parts of messages in a text, each behind the one before."""
 
     def __init__(self, text: str, special: list[str], body_length: int):
-        self.text, self.body_length, self.segments, self.cursor = text, body_length, [], 0
+        self.whole, self.whole_body, self.segments = text, body_length, []
+        self.text, self.body_length, self.cursor = text, body_length, 0  # up to the end of a turn, if it is known
         self.special = _any_of(special)
         self.silent = _any_of([word for word in special if not TAG.fullmatch(word)])
         self.kept, self.index = _kept(text, rf"\s+|{self.special}")
 
-    def read(self, message: dict, is_last: bool) -> None:
+    def read(self, message: dict, turn: tuple[int, int] | None, is_last: bool) -> None:
+        """Read a message, in the characters of its turn if these are known."""
+        if turn is None:
+            return self._read(message, is_last)
+        before, self.text = len(self.segments), self.whole[: turn[1]]
+        self.cursor, self.body_length = max(self.cursor, turn[0]), min(self.whole_body, turn[1])
+        self._read(message, is_last)
+        self.segments[before:] = _ended(self.segments[before:], turn[1])
+
+    def _read(self, message: dict, is_last: bool) -> None:
         if message.get("role", "assistant") != "assistant":
             for said in _texts(message):
                 self._hear(said.strip())
@@ -209,12 +250,12 @@ class _Reader:
 
     def _hear(self, said: str) -> None:
         """What a tool or a user said, which a template may have written as JSON."""
-        for form in (said, json.dumps(said)[1:-1], json.dumps(said, ensure_ascii=False)[1:-1]):
-            at = self._find(form, self.cursor, len(self.text))
-            if at:
-                self.segments.append(Segment("heard", said, at if form == said else None, at[0], at[-1]))
-                self.cursor = at[-1]
-                return
+        forms = dict.fromkeys((said, json.dumps(said)[1:-1], json.dumps(said, ensure_ascii=False)[1:-1]))
+        found = [(at, form) for form in forms if (at := self._find(form, self.cursor, len(self.text)))]
+        if found:  # the model may say the same later, in another form
+            at, form = min(found, key=lambda each: each[0][0])
+            self.segments.append(Segment("heard", said, at if form == said else None, at[0], at[-1]))
+            self.cursor = at[-1]
 
     def _think(self, said: str) -> int:
         at = self._find(said, self.cursor, len(self.text))

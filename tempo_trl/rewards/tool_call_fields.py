@@ -67,8 +67,8 @@ def tool_call_fields(
     called. Values are compared as in [`~tempo_trl.rewards.json_fields`].
 
     The places are those of the JSON in the text, or of Qwen3.5's tags for names and arguments. Of a call in another
-    form, the place is the whole call. Calls that are not in the text have no places. What tools and users say is not
-    read.
+    form, the place is the call from its name to its last value. Calls that are not in the text have no places. What
+    tools and users say is not read.
 
     Args:
         texts: The completions with their special tokens, all turns of them. Places are characters of them.

@@ -74,18 +74,20 @@ def _pieces(value: Any) -> list[set[str]]:
 
 
 def _in_a_row(pieces: list[set[str]], text: str, begin: int) -> tuple[int, int] | None:
-    """Where a text has pieces one after the other, each in one of its spellings: from the first piece's last place."""
-    at, places = begin, []
+    """
+    Where a text has pieces one after the other, each in one of its spellings: the shortest stretch up to where the
+    last of them comes first.
+    """
+    end = begin
     for spellings in pieces:
-        found = [(start, start + len(each)) for each in spellings if (start := text.find(each, at)) >= 0]
+        found = [(start, start + len(each)) for each in spellings if (start := text.find(each, end)) >= 0]
         if not found:
             return None
-        places.append(min(found))
-        at = places[-1][1]
-    if len(places) < 2:
-        return places[0] if places else None
-    (start, end), (second, _) = places[:2]
-    return max(start, text.rfind(text[start:end], start, second)), at
+        end = min(found)[1]
+    start = end
+    for spellings in reversed(pieces):
+        start = max(text.rfind(each, begin, start) for each in spellings)
+    return start, end
 
 
 def tagged_calls(text: str, is_thought_over: bool) -> list[tuple[int, int, int, int | None, bool]]:

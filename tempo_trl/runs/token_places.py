@@ -31,6 +31,11 @@ class TokenPlaces(NamedTuple):
         last = len(self.ends) if end >= len(self.text) else int(np.searchsorted(self.begins, end, side="left"))
         return first, last
 
+    def stretches(self, kept: Sequence[int]) -> list[tuple[int, int]]:
+        """The characters of each run of tokens that are kept, the last one excluded, by a number for each token."""
+        edges = np.flatnonzero(np.diff(np.pad(np.asarray(kept, dtype=bool).astype(int), 1))).reshape(-1, 2)
+        return [(int(self.begins[first]), int(self.ends[last - 1])) for first, last in edges]
+
 
 class TokenTexts:
     """

@@ -8,6 +8,7 @@ from trl import GRPOConfig, GRPOTrainer
 from trl.trainer.utils import get_callable_name
 
 from tempo_trl.credit.spans import Criteria, criteria_of
+from tempo_trl.rewards.reading import SampledText
 from tempo_trl.rewards.span_reward import Places, SpanReward, by_criterion, checked_spans
 from tempo_trl.runs.criteria import logged_name
 from tempo_trl.runs.messages import valid_text
@@ -69,7 +70,9 @@ class SpanRewards(RewardFunctions):
     def begin(self, rows: ScoredRows) -> None:
         """Start the async functions on a batch, whose texts they get."""
         rows.texts = [self._texts(ids) for ids in rows.completion_ids]
-        super().begin(rows, texts=[places.text for places in rows.texts])
+        kept = rows.sampled or [[1] * len(ids) for ids in rows.completion_ids]
+        pairs = zip(rows.texts, kept, strict=True)
+        super().begin(rows, texts=[SampledText(places.text, places.stretches(own)) for places, own in pairs])
 
     def __call__(self, rows: ScoredRows, report: Report) -> Criteria:
         """

@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tempo_trl.rewards.quotes import Quote, quotes
+from tempo_trl.rewards.reading import SampledText
 from tempo_trl.rewards.span_reward import SpanReward
 from tempo_trl.trainers.span_rewards import checked_spans
 
@@ -33,6 +34,18 @@ def test_white_space_may_differ():
     [span] = judged(("date", 0.0, "  was built\t\nin 1789 "))
     assert TEXT[span.start : span.end] == "was\n built in 1789"
     assert (span.start, span.end) == (33, 51)
+
+
+def test_a_quotation_is_of_the_policy_and_not_of_a_tool():
+    said = ["look(tower)<|im_end|>", "\nThe tower is 300 metres tall.\n", "It is 300 metres tall.<|im_end|>"]
+    text = "".join(said)
+    last = len(text) - len(said[-1])
+    spans = judged(
+        ("height", 1.0, "300 metres tall"),
+        ("tool", 0.0, "The tower is"),
+        text=SampledText(text, [(0, len(said[0])), (last, len(text))]),
+    )
+    assert spans == [("height", 1.0, last + 6, last + 21), ("tool", 0.0, None, None)]
 
 
 def test_quotes_tuples_and_dicts_mean_the_same():

@@ -11,7 +11,7 @@ from transformers import PreTrainedTokenizerFast
 from transformers.utils.chat_parsing.response_parser import parse_response
 
 from tempo_trl.rewards import json_fields, json_fields_reward, mean_reward, tool_call_fields, tool_call_fields_reward
-from tempo_trl.rewards.reading import read_completion
+from tempo_trl.rewards.reading import SampledText, read_completion
 from tempo_trl.trainers.span_rewards import checked_spans
 
 from .answers import Letters
@@ -174,6 +174,70 @@ def test_the_parts_of_a_completion_are_found_one_behind_the_other():
     assert [part.start for part in found] == sorted(part.start for part in found)
 
 
+HEADER = "<|start_header_id|>{}<|end_header_id|>\n\n"  # Llama's, which writes calls without tags
+
+
+def dialogue(*said):
+    """A text of the policy's turns and what tools answered, by turns, with their places and TRL's messages."""
+    text, turns, completion = "", [], []
+    for n, each in enumerate(said):
+        called, own = isinstance(each, tuple), n % 2 == 0
+        spelled, call = each if called else (each, None)
+        written = (
+            spelled + "<|eot_id|>"
+            if own
+            else HEADER.format("ipython") + each + "<|eot_id|>" + HEADER.format("assistant")
+        )
+        turns += [(len(text), len(text) + len(written))] * own
+        text += written
+        words = (
+            {"content": "", "tool_calls": [{"type": "function", "function": call}]} if called else {"content": each}
+        )
+        completion.append({"role": "assistant" if own else "tool", **words})
+    return SampledText(text, turns), completion
+
+
+def converting(amount, to):
+    """A call as a model spells it, and as TRL parses it."""
+    arguments = {"amount": json.loads(amount), "to": to}
+    spelled = f'{{"name": "convert", "parameters": {{"amount": {amount}, "to": "{to}"}}}}'
+    return spelled, {"name": "convert", "arguments": arguments}
+
+
+def test_a_call_that_is_spelled_in_another_way_than_parsed_is_not_looked_for_in_a_later_turn():
+    first, second = converting("1e2", "EUR"), converting("100.0", "GBP")
+    text, completion = dialogue(first, '"91.5"', second, '"78"', "91.5 EUR or 78 GBP.")
+    found = judged(tool_call_fields, text, completion, calls=[[first[1], second[1]]])
+    places = {name: place for name, (_, [*place]) in found.items()}
+    assert places["calls[0].arguments.to"] == []
+    assert places["calls[1].arguments.to"] == ['convert", "parameters": {"amount": 100.0, "to": "GBP']
+    assert text.index(places["calls[1].arguments.to"][0]) > text.index("91.5")
+
+
+def test_a_call_is_not_looked_for_in_what_a_tool_answers():
+    text, completion = dialogue(converting("1e2", "EUR"), 'convert amount 100.0 to EUR is "91.5"', "91.5 EUR.")
+    found = judged(tool_call_fields, text, completion, calls=[[converting("100.0", "EUR")[1]]])
+    assert found["calls[0].name"] == (1.0, [])
+
+
+@pytest.mark.parametrize("knows_turns", [True, False])
+def test_an_answer_that_repeats_what_the_tool_said_is_the_answer(knows_turns):
+    """The template writes the tool's answer as JSON text."""
+    text, completion = dialogue(converting("5", "EUR"), json.dumps(CITY), CITY)
+    completion[1]["content"] = CITY
+    found = json_fields([text if knows_turns else str(text)], [completion], truth=[CITY])[0]
+    assert {span.reward for span in found} == {1.0}
+    assert found[0].start == text.rindex('"city"')
+
+
+def test_of_two_equal_calls_in_a_turn_each_has_the_shortest_stretch():
+    said = "[find(title='It\\'s'), find(title=\"It's\")]"
+    call = {"type": "function", "function": {"name": "find", "arguments": {"title": "It's"}}}
+    completion = [{"role": "assistant", "content": "", "tool_calls": [call]}]
+    found = judged(tool_call_fields, said, completion, calls=[[call["function"]]])
+    assert found["calls[0].name"] == (1.0, ["find(title=\"It's"])
+
+
 # Expected calls
 
 
@@ -255,23 +319,26 @@ def rendered(template, turns):
         history = [{"role": "user", "content": "How is it?"}, *turns[:upto]]
         return tokenizer.apply_chat_template(history, tools=TOOLS, tokenize=False, add_generation_prompt=prompt)
 
-    text, completion = "", []
+    text, completion, own = "", [], []
     for n, turn in enumerate(turns):
         is_said = turn["role"] == "assistant"
         before, after = render(n, is_said), render(n + 1, not is_said)
         same = next((at for at, pair in enumerate(zip(before, after, strict=False)) if len({*pair}) > 1), len(before))
+        own += [(len(text), len(text) + len(after) - same)] * is_said
         text += after[same:]
         parsed = parse_response(after[same:], schema, prefix=before[:same], tools=TOOLS) if is_said else turn
         completion.append({"role": "assistant", "content": "", **parsed})
-    return text, completion
+    return SampledText(text, own), completion
 
 
+@pytest.mark.parametrize("knows_turns", [True, False])
 @pytest.mark.parametrize("name", sorted(TEMPLATES.keys() - WITHOUT_CALLS))
-def test_each_template_of_trl_is_read(name):
+def test_each_template_of_trl_is_read(name, knows_turns):
     has_words = not name.startswith(("llama", "gptoss"))  # beside a call
     calling = CALLING | ({"reasoning_content": "hm", "thinking": "hm"} if has_words else {"content": ""})
     turns = [calling] if name.startswith("gemma4") else [calling, HEARD, SAID]  # it writes answers into calls
     text, completion = rendered(TEMPLATES[name], turns)
+    text = text if knows_turns else str(text)
     reading = read_completion(text, completion)
     [call] = reading.calls
     assert json.loads(call.parsed) == WEATHER
