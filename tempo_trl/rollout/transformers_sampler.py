@@ -3,6 +3,7 @@
 import contextlib
 import copy
 from collections.abc import Iterator, Sequence
+from unittest.mock import patch
 
 import torch
 from transformers import Cache, GenerationConfig, PreTrainedModel, PreTrainedTokenizerBase
@@ -70,13 +71,15 @@ class TransformersSampler:
         limits = torch.tensor([request.max_tokens for request in requests for _ in range(request.n)])
         recorder = StepRecorder(input_ids.shape[1], limits.to(input_ids.device), self.stop_strings, top_k)
         self.config.max_new_tokens = int(limits.max())
-        output = self.model.generate(
-            input_ids=input_ids[rows],
-            attention_mask=attention_mask[rows],
-            past_key_values=cache,
-            generation_config=self.config,
-            stopping_criteria=StoppingCriteriaList([recorder]),
-        )
+        # Where ours has None, `generate` would take the kind of cache that the model's file names.
+        with patch.object(self.model.generation_config, "cache_implementation", None):
+            output = self.model.generate(
+                input_ids=input_ids[rows],
+                attention_mask=attention_mask[rows],
+                past_key_values=cache,
+                generation_config=self.config,
+                stopping_criteria=StoppingCriteriaList([recorder]),
+            )
         found = iter(recorder.continuations(output.sequences, self.eos_token_ids))
         return [[next(found) for _ in range(request.n)] for request in requests]
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 
+from transformers import GenerationConfig
 from trl import GRPOConfig, GRPOTrainer
 
 from tempo_trl.adapters import WHAT_THEY_DO, adapts_rows
@@ -20,6 +21,14 @@ SUPPORTED = {
         "stop_token_ids ignore_eos include_stop_str_in_output skip_special_tokens"
     ),
 }
+
+# Options of a model's own generation configuration that do not matter here: TRL sets the maximum length, and one
+# continuation is sampled, without an assistant and without further outputs.
+UNREAD = (
+    "max_length max_new_tokens early_stopping length_penalty decoder_start_token_id is_assistant num_assistant_tokens "
+    "num_assistant_tokens_schedule assistant_confidence_threshold assistant_lookbehind target_lookbehind "
+    "return_dict_in_generate output_attentions output_hidden_states output_scores output_logits transformers_version"
+)
 
 # Layers that transformers continues from the cache of prefixes of several lengths, as from those of one. Those with an
 # index of keys do not: their log-probabilities were off by 0.6 nats.
@@ -88,5 +97,21 @@ def _problems_of_trainer(trainer: GRPOTrainer) -> Iterator[str]:
         )
     if not trainer.use_vllm and adapts_rows(trainer.accelerator.unwrap_model(trainer.model)):
         yield f"The adapter {WHAT_THEY_DO}, and segments are parts of rows. Use another one, such as LoRA."
+    if not trainer.use_vllm and (own := _options_of_the_model(trainer)):
+        yield (
+            f"Trees are generated in segments, got a model whose `generation_config` has {', '.join(own)}, which "
+            "counts from the first token of each, or does not sample one continuation. Set it to None there."
+        )
     if trainer._is_vlm:
         yield "Trees support text only. Pass a tokenizer as `processing_class` instead of a processor."
+
+
+def _options_of_the_model(trainer: GRPOTrainer) -> list[str]:
+    """Names of options that `generate` takes from the model where TRL sets none, and which trees do not support."""
+    own, given = trainer.accelerator.unwrap_model(trainer.model).generation_config, trainer.generation_config
+    neutral, names = own._get_default_generation_params(), vars(GenerationConfig()).keys()
+    known = {*SUPPORTED[False].split(), *UNREAD.split()}
+    set_there = {name for name, value in vars(own).items() if value is not None and value != neutral.get(name)}
+    return sorted(
+        name for name in (set_there & names) - known if not name.startswith("_") and getattr(given, name, None) is None
+    )

@@ -3,6 +3,7 @@
 from typing import NamedTuple
 
 import torch
+from torch.utils.checkpoint import get_device_states, set_device_states
 
 from tempo_trl.tree_forward.paths import Paths
 
@@ -64,29 +65,40 @@ class FirstBatch(NamedTuple):
             Between the tree and TRL.
         rounding ([`Difference`], *optional*):
             Between TRL and TRL with one more column of padding; None in full precision.
+        noise (`float`):
+            1 if TRL's computation drew random numbers, otherwise 0.
         by_row (`float`):
             1 if a GPU attended row by row in half precision, otherwise 0.
     """
 
     tree: Difference
     rounding: Difference | None = None
+    noise: float = 0.0
     by_row: float = 0.0
 
     @classmethod
     def of_all_ranks(cls, ranks: torch.Tensor) -> "FirstBatch":
-        """From the numbers of each rank, `(ranks, 9)`: of `tree`, of `rounding` or zeros, and `by_row`."""
-        largest, total, worst_row, compared = ranks[:, :-1].unflatten(1, (2, 4)).unbind(dim=2)
+        """From the numbers of each rank, `(ranks, 10)`: of `tree`, of `rounding` or zeros, `noise` and `by_row`."""
+        largest, total, worst_row, compared = ranks[:, :-2].unflatten(1, (2, 4)).unbind(dim=2)
         columns = [largest.amax(dim=0), total.sum(dim=0), worst_row.amax(dim=0), compared.sum(dim=0)]
         tree, rounding = (Difference(*numbers) for numbers in torch.stack(columns, dim=1).tolist())
-        return cls(tree, rounding if rounding.compared else None, ranks[:, -1].max().item())
+        return cls(tree, rounding if rounding.compared else None, *ranks[:, -2:].amax(dim=0).tolist())
 
     def numbers(self) -> list[float]:
         """The numbers of one rank, for [`of_all_ranks`]."""
-        return [*self.tree, *(self.rounding or Difference()), self.by_row]
+        return [*self.tree, *(self.rounding or Difference()), self.noise, self.by_row]
 
     def mistake(self) -> str | None:
-        """A message if the tree's numbers differ from TRL's by more than rounding. NaN counts as different."""
+        """
+        A message if the tree's numbers differ from TRL's by more than rounding, or would in training: where the model
+        draws noise, TRL's own rounding contains it. NaN counts as different.
+        """
         tree, rounding = self.tree, self.rounding
+        if self.noise:
+            return (
+                "the model draws random numbers in its forward pass, such as dropout's, and completions that share a "
+                "token would share them (set disable_dropout=True, and what the model has of its own to 0)"
+            )
         if rounding is None:
             return _above(tree.largest, LARGEST_DIFFERENCE, "at a token")
         slack = FEW / max(tree.compared, 1) ** 0.5
@@ -103,6 +115,28 @@ class FirstBatch(NamedTuple):
             "the tree saves memory but is slower than TRL's way in half precision. Upgrade to torch 2.11 or later, or "
             "set tree_forward='on' to save the memory"
         )
+
+
+class RandomStates(NamedTuple):
+    """The states of torch's random generators on the CPU and on the devices of a tensor."""
+
+    tensor: torch.Tensor
+    cpu: torch.Tensor
+    devices: list[int]
+    states: list[torch.Tensor]
+
+    @classmethod
+    def of(cls, tensor: torch.Tensor) -> "RandomStates":
+        return cls(tensor, torch.get_rng_state(), *get_device_states(tensor))
+
+    def have_moved(self) -> bool:
+        """Whether random numbers were drawn since."""
+        now = RandomStates.of(self.tensor)
+        return not all(map(torch.equal, (self.cpu, *self.states), (now.cpu, *now.states)))
+
+    def restore(self) -> None:
+        torch.set_rng_state(self.cpu)
+        set_device_states(self.devices, self.states, device_type=self.tensor.device.type)
 
 
 def _above(difference: float, bound: float, where: str) -> str | None:
@@ -144,6 +178,8 @@ def attention_beside_the_tree(paths: Paths, config) -> str | None:
     zeros, is learned, and would get no gradient.
     """
     windows = paths.windows
+    if paths.is_missed:
+        return "a part of the model, such as an adapter with layers of its own, attends without the tree"
     if paths.is_masked:
         return "the model adds a mask of its own to its attention"
     if len(windows) != config.num_hidden_layers:

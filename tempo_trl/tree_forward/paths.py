@@ -34,6 +34,8 @@ class Paths:
             The sliding window of every attention call over these paths, as the model requested it.
         is_masked (`bool`):
             Whether an attention call got a mask that the model has made.
+        is_missed (`bool`):
+            Whether an attention call of the forward pass did not get these paths.
         by_row (`bool`):
             Whether a GPU attended row by row in half precision, where one call for all rows would be faster.
     """
@@ -45,7 +47,7 @@ class Paths:
         self.pieces, self.lengths = pieces, lengths
         self.masks: dict = {}
         self.windows: list[int | None] = []
-        self.is_masked = False
+        self.is_masked = self.is_missed = False
         self.by_row = False
 
     def gather(self, stream: torch.Tensor, dim: int) -> list[torch.Tensor]:

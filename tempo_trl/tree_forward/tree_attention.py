@@ -1,5 +1,8 @@
 """Attention over a packed stream: the queries of a row's tail attend to the row's whole path."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 import torch
 import torch.nn.functional as F
 from transformers import AttentionInterface
@@ -12,6 +15,7 @@ REFUSED = ("softcap", "s_aux", "position_bias")  # arguments that change the sco
 UNREAD = torch.ones(1, 1, 1, 1, dtype=torch.bool)  # transformers passes a mask of four dimensions on as it is
 
 _plain = None  # transformers' own attention, once ours is registered
+_watching: Paths | None = None  # those of the forward pass that runs
 
 
 def register_tree_attention() -> None:
@@ -33,9 +37,22 @@ def register_tree_attention() -> None:
 def attention(module, query, key, value, attention_mask, tree: Paths | None = None, **options):
     """The function that transformers calls in each layer. `tree` is passed through from the call of the model."""
     if tree is None:
+        if _watching is not None:
+            _watching.is_missed = True
         return _plain(module, query, key, value, attention_mask, **options)
     tree.is_masked |= attention_mask is None or attention_mask.shape != UNREAD.shape
     return tree_attention(query, key, value, tree, **options), None
+
+
+@contextmanager
+def watched(paths: Paths) -> Iterator[None]:
+    """Notes in `paths` whether an attention call in the block did not get them."""
+    global _watching
+    _watching = paths
+    try:
+        yield
+    finally:
+        _watching = None
 
 
 def tree_attention(

@@ -16,6 +16,7 @@ from trl.trainer.utils import shuffle_sequence_dict
 from tempo_trl.tree_forward.first_batch import (
     Difference,
     FirstBatch,
+    RandomStates,
     attention_beside_the_tree,
     float32_is_rounded,
     shares_too_little,
@@ -25,7 +26,7 @@ from tempo_trl.tree_forward.obstacles import first_obstacle
 from tempo_trl.tree_forward.packed_rows import PackedRows, pack_rows
 from tempo_trl.tree_forward.paths import Paths
 from tempo_trl.tree_forward.stopwatch import Stopwatch
-from tempo_trl.tree_forward.tree_attention import UNREAD, register_tree_attention
+from tempo_trl.tree_forward.tree_attention import UNREAD, register_tree_attention, watched
 
 OF_TEXT = ("compute_aux_loss",)  # other arguments of a forward pass that are not about images
 COUNTED = ("tokens", "packed", "passes")
@@ -151,18 +152,21 @@ class TreePass:
         self, trls_way: Callable, model, packed: list[PackedRows], mask: torch.Tensor, compute_entropy: bool
     ) -> tuple:
         checkpointing = self.trainer.args.gradient_checkpointing_kwargs
-        half = self._rounds(model)
+        half, before = self._rounds(model), RandomStates.of(mask)
         with torch.no_grad(), disable_gradient_checkpointing(self.trainer.model, checkpointing):
             expected = trls_way()
+            is_noisy = before.have_moved()
             rounding = Difference.of(trls_way(pads=1)[:2], expected[:2], mask) if half else None
         # With gradient, because this batch is trained on the tree, too. So a resumed run equals an uninterrupted one.
         result = self._on_the_tree(model, packed, compute_entropy)
         paths = packed[-1].paths
-        first = FirstBatch(Difference.of(result[:2], expected[:2], mask), rounding, float(paths.by_row))
+        difference = Difference.of(result[:2], expected[:2], mask)
+        first = FirstBatch(difference, rounding, float(is_noisy), float(paths.by_row))
         self._judge(model, first, paths)
         if self.state is not State.OFF:
             return result
         del result  # frees the tree's graph before TRL's computation creates its own
+        before.restore()
         return trls_way()
 
     def _rounds(self, model) -> bool:
@@ -183,7 +187,7 @@ class TreePass:
         reason = attention_beside_the_tree(paths, config) or batch.mistake()
         if self.trainer.args.tree_forward == "auto":
             reason = reason or batch.slowness()
-        if torch.is_grad_enabled():
+        if torch.is_grad_enabled() and batch.tree.compared:  # no token of a truncated completion may be in the loss
             self.state = State.IN_USE
         if reason is not None:
             self._leave(reason)
@@ -201,7 +205,7 @@ class TreePass:
         config = accelerator.unwrap_model(model).config.get_text_config()
         # The router's loss, which is not used, cannot be computed from this mask.
         router = {"output_router_logits": False} if hasattr(config, "output_router_logits") else {}
-        with self._watches[mode].running(), accelerator.autocast():
+        with self._watches[mode].running(), accelerator.autocast(), watched(packed.paths):
             outputs = model(
                 input_ids=packed.input_ids,
                 position_ids=packed.position_ids,

@@ -181,6 +181,24 @@ def test_a_model_whose_cache_has_no_length_or_an_index_is_refused(tmp_path):
     build_tempo(model_of("lfm2", layer_types=["conv", "full_attention"]), tmp_path)
 
 
+@pytest.mark.parametrize("option", [{"min_new_tokens": 4}, {"forced_eos_token_id": 2}, {"num_beams": 2}])
+def test_what_the_model_itself_asks_of_generate_is_refused_as_in_the_configuration(option, tmp_path):
+    model = model_of("qwen3")
+    model.generation_config.update(**option)
+    with pytest.raises(ValueError, match=f"`generation_config` has {next(iter(option))}, which counts"):
+        build_tempo(model, tmp_path)
+
+
+def test_what_files_of_models_have_is_no_such_option(tmp_path):
+    model = model_of("qwen3")
+    files = {"max_length": 4096, "top_k": 20, "temperature": 0.6, "do_sample": True, "transformers_version": "4.51.0"}
+    older = {"_from_model_config": True, "cache_implementation": "static", "num_beams": 1, "chat_format": "chatml"}
+    model.generation_config.update(**files, **older)
+    trainer = build_tempo(model, tmp_path)
+    assert len(trainer.rollout_func(["a"] * 4, trainer)["completion_ids"]) == 4
+    assert model.generation_config.cache_implementation == "static"
+
+
 @pytest.mark.parametrize("invoked", [True, False])
 def test_an_adapter_that_depends_on_the_whole_row_is_refused(invoked, tmp_path):
     invocation = {"alora_invocation_tokens": [5]} if invoked else {}

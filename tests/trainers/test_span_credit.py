@@ -133,6 +133,23 @@ def test_criteria_without_a_place_in_the_first_batches_are_told_once(
     assert sum("had a place in the first 2 batches" in str(each.message) for each in recwarn) == times
 
 
+def test_texts_know_what_the_policy_said(tiny_model, tmp_path):
+    seen = []
+
+    def notes(texts, completion_ids, completions, **columns):
+        seen.extend(zip(texts, completion_ids, completions, strict=True))
+        return [[SpanReward("any", float(i % 2))] for i in range(len(texts))]
+
+    trainer = agents(tiny_model, tmp_path, notes, max_steps=1)
+    (batch,) = trainer.batches
+    decode = partial(trainer.processing_class.decode, skip_special_tokens=False)
+    for (text, ids, completion), own in zip(seen, batch.output["tool_mask"].bool().tolist(), strict=True):
+        sampled = [token for token, is_own in zip(ids, own, strict=False) if is_own]
+        assert "".join(text[begin:end] for begin, end in text.turns) == decode(sampled)
+        assert len(text.turns) == sum(message["role"] == "assistant" for message in completion)
+    assert {len(text.turns) for text, *_ in seen} == {2, 3, 4}
+
+
 def test_a_criterion_whose_places_are_in_the_answers_of_tools_is_named(tiny_model, tmp_path):
     def answers(texts, **columns):
         return [[SpanReward("answer", i % 2, at := text.index("room"), at + 4)] for i, text in enumerate(texts)]

@@ -167,6 +167,17 @@ def test_it_is_measured_until_the_policy_has_been_which_is_the_pass_with_a_gradi
     assert trainer.tree_pass.state is State.OFF
 
 
+def test_it_is_measured_until_a_token_has_been(tmp_path):
+    """TRL may mask all completions of a batch as truncated."""
+    trainer = trainer_of(model_of("qwen3"), tmp_path)
+    ids, mask, width = random_tree_batch(2, 5, prompt_tokens=24, completion_tokens=20, vocabulary=260)
+    masked = mask.clone()
+    masked[:, -width:] = 0
+    for seen, state in ((masked, State.UNTRIED), (mask, State.IN_USE)):
+        trainer._get_per_token_logps_and_entropies(trainer.model, ids, seen, width)
+        assert trainer.tree_pass.state is state
+
+
 @pytest.mark.parametrize("by_name", [True, False])
 def test_rows_are_computed_in_trls_chunks_however_their_size_is_passed(by_name, tmp_path):
     """TRL passes it by name, PPO where it needs the old policy by position."""

@@ -1,9 +1,11 @@
 """What `auto` leaves with one warning and `on` refuses: before the run, and on the first batch."""
 
+from contextlib import nullcontext
+
 import pytest
 import torch
 from accelerate.utils import DynamoBackend
-from peft import LilyConfig, LoraConfig, PromptTuningConfig
+from peft import LilyConfig, LoraConfig, PromptTuningConfig, ShadowConfig
 from trl import GRPOTrainer
 
 from tempo_trl import PlainGRPOTrainer, PPOConfig, PPOTrainer
@@ -103,6 +105,36 @@ def test_a_mask_that_the_model_makes_is_found_though_it_begins_without_an_effect
     ids = torch.randint(3, 200, (1, 12)).repeat(4, 1)
     with pytest.warns(UserWarning, match="adds a mask of its own to its attention"):
         trainer._get_per_token_logps_and_entropies(trainer.model, ids, torch.ones_like(ids), 4)
+
+
+def first_batch_of(trainer):
+    ids = torch.randint(3, 200, (1, 12)).repeat(4, 1)
+    trainer.model.train()
+    trainer._get_per_token_logps_and_entropies(trainer.model, ids, torch.ones_like(ids), 4)
+
+
+def test_layers_beside_the_model_are_found_though_they_begin_without_an_effect(tmp_path):
+    """Shadow's layers read the whole stream: they get the tree's mask and not the tree."""
+    adapter = ShadowConfig(r=4, shadow_dropout=0.0, task_type="CAUSAL_LM")
+    trainer = trainer_of(model_of("qwen3"), tmp_path, tree_forward="auto", peft_config=adapter)
+    with pytest.warns(UserWarning, match="an adapter with layers of its own, attends without the tree"):
+        first_batch_of(trainer)
+
+
+NOISY = {"residual_dropout": 0.1, "embedding_dropout": 0.1, "attention_dropout": 0.0, "sliding_window": None}
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_noise_of_any_kind_is_found_also_where_trls_own_rounding_contains_it(dtype, tmp_path):
+    told, states = "draws random numbers", []
+    outcomes = {"on": pytest.raises(ValueError, match=told), "auto": pytest.warns(match=told), "off": nullcontext()}
+    for mode, outcome in outcomes.items():
+        trainer = trainer_of(model_of("starcoder2", **NOISY).to(dtype), tmp_path, tree_forward=mode)
+        torch.manual_seed(0)
+        with outcome:
+            first_batch_of(trainer)
+        states.append(torch.get_rng_state())
+    assert torch.equal(*states[1:])  # a run that leaves the tree has the random numbers of one without
 
 
 # 8 rows of 7 tokens: 56; on the tree 8 paths that share the prompt alone, each repeating it: 56.
