@@ -2,7 +2,7 @@
 
 import inspect
 
-from transformers import DynamicCache, GenerationMixin, Trainer
+from transformers import DynamicCache, GenerationConfig, GenerationMixin, Trainer
 from trl import GRPOTrainer
 from trl.generation.vllm_client import VLLMClient
 from trl.generation.vllm_generation import VLLMGeneration
@@ -77,6 +77,13 @@ def test_the_trainer_has_the_attributes_that_trees_and_the_critic_read(tiny_mode
     names += ("num_generations_eval", "max_completion_length", "temperature", "is_fsdp_enabled", "eos_token_ids")
     for name in names:
         assert hasattr(trainer, name), f"GRPOTrainer.{name} is gone"
+
+
+def test_what_the_configuration_leaves_out_generate_takes_from_the_model_and_then_from_transformers_defaults():
+    source = inspect.getsource(GenerationMixin._prepare_generation_config)
+    of_model, of_all = "update(**self.generation_config.to_dict(), defaults_only=True", "update(**global_defaults, def"
+    assert source.index(of_model) < source.index(of_all), "see rollout/tree_requirements.py"
+    assert {"num_beams": 1, "min_length": 0}.items() <= GenerationConfig()._get_default_generation_params().items()
 
 
 def test_the_generators_of_every_rank_are_saved_by_a_method_of_their_own():

@@ -19,7 +19,7 @@ from fractions import Fraction
 from itertools import accumulate, pairwise
 from typing import NamedTuple
 
-_FONTS = r"\\(?:text(?:rm|bf|it|sf|tt|normal)?|mbox|hbox|math(?:rm|bf|it|sf)|boxed|fbox) ?"
+_FONTS = r"\\(?:text(?:rm|bf|it|sf|tt|normal)?|mbox|hbox|math(?:rm|bf|it|sf)|boldsymbol|bm|boxed|fbox) ?"
 _FONT = re.compile(_FONTS + r"\{([^{}]*)\}")
 _LETTER = re.compile(r"\\math(?:rm|bf|it|sf) ?\{(\w)\}")
 _SILENT = re.compile(r"\\(?:left|right|displaystyle|[bB]igg?[lr]?)(?![a-zA-Z])|\\!|(?<!\\)\$")

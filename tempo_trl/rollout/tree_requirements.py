@@ -99,8 +99,8 @@ def _problems_of_trainer(trainer: GRPOTrainer) -> Iterator[str]:
         yield f"The adapter {WHAT_THEY_DO}, and segments are parts of rows. Use another one, such as LoRA."
     if not trainer.use_vllm and (own := _options_of_the_model(trainer)):
         yield (
-            f"Trees are generated in segments, got a model whose `generation_config` has {', '.join(own)}, which "
-            "counts from the first token of each, or does not sample one continuation. Set it to None there."
+            f"Trees are generated in segments, got {', '.join(own)} in the model's own `generation_config`, expected "
+            "what is supported in generation_kwargs. Set it to None there."
         )
     if trainer._is_vlm:
         yield "Trees support text only. Pass a tokenizer as `processing_class` instead of a processor."

@@ -10,7 +10,15 @@ from tempo_trl.rewards.math_equality import plain_number
 EQUAL = [
     ("spaces", [("x+1", "x + 1"), (r"x\,+\,1", "x+1"), ("-2,6", "-2, 6"), (r"a \mid 6", r"a\mid 6")]),
     ("sizes", [(r"\left(1,\frac12\right]", r"(1, \tfrac{1}{2}]"), (r"\bigl(1,2\bigr)", "(1,2)")]),
-    ("fonts", [(r"\text{east}", "east"), (r"\mathbf{42}", "42"), (r"\textbf{(C)}", r"\text{(C)}")]),
+    (
+        "fonts",
+        [
+            (r"\text{east}", "east"),
+            (r"\mathbf{42}", "42"),
+            (r"\boldsymbol{7}", r"\bm{7}"),
+            (r"\textbf{(C)}", r"\text{(C)}"),
+        ],
+    ),
     ("dollars and a stop", [("$5$", "5"), ("5.", "5"), (r"\text{Evelyn.}", "Evelyn"), ("$5.$", "5")]),
     ("braces", [("x^{2}", "x^2"), ("2112_{6}", "2112_6"), (r"\sqrt{3}", r"\sqrt3"), (r"\frac{1}{2}", r"\frac12")]),
     ("thousands", [(form, "1234567") for form in ("1,234,567", r"1{,}234{,}567", r"1,\!234,\!567", r"1\,234\,567")]),

@@ -185,7 +185,7 @@ def test_a_model_whose_cache_has_no_length_or_an_index_is_refused(tmp_path):
 def test_what_the_model_itself_asks_of_generate_is_refused_as_in_the_configuration(option, tmp_path):
     model = model_of("qwen3")
     model.generation_config.update(**option)
-    with pytest.raises(ValueError, match=f"`generation_config` has {next(iter(option))}, which counts"):
+    with pytest.raises(ValueError, match=f"got {next(iter(option))} in the model's own `generation_config`"):
         build_tempo(model, tmp_path)
 
 
