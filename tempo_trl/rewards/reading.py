@@ -138,17 +138,14 @@ def readings(texts: list[str], completions: list | None) -> list[Reading]:
 
 def _turns(text: str, messages: list[dict]) -> list[tuple[int, int] | None]:
     """Of each message the characters in which it is looked for, as far as they are known."""
-    is_policys = [message.get("role", "assistant") == "assistant" for message in messages]
-    own = getattr(text, "turns", [])
-    if len(own) != sum(is_policys):
+    is_own = [message.get("role", "assistant") == "assistant" for message in messages]
+    own, found, turn = getattr(text, "turns", []), [], 0
+    if len(own) != sum(is_own):
         return [None] * len(messages)
     edges = [0, *chain(*own), len(text)]
-    others, own = zip(edges[::2], edges[1::2], strict=True), iter(own)
-    found, between = [], next(others)
-    for is_own in is_policys:
-        if is_own:
-            between = next(others)
-        found.append(next(own) if is_own else between)
+    for is_policys in is_own:
+        found.append(own[turn] if is_policys else (edges[2 * turn], edges[2 * turn + 1]))
+        turn += is_policys
     return found
 
 

@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator
 
-from transformers import GenerationConfig
 from trl import GRPOConfig, GRPOTrainer
 
 from tempo_trl.adapters import WHAT_THEY_DO, adapts_rows
@@ -22,12 +21,12 @@ SUPPORTED = {
     ),
 }
 
-# Options of a model's own generation configuration that do not matter here: TRL sets the maximum length, and one
-# continuation is sampled, without an assistant and without further outputs.
-UNREAD = (
+# Options in a model's own generation configuration without an effect here: TRL sets the maximum length, and one
+# continuation is sampled, without an assistant.
+WITHOUT_EFFECT = (
     "max_length max_new_tokens early_stopping length_penalty decoder_start_token_id is_assistant num_assistant_tokens "
     "num_assistant_tokens_schedule assistant_confidence_threshold assistant_lookbehind target_lookbehind "
-    "return_dict_in_generate output_attentions output_hidden_states output_scores output_logits transformers_version"
+    "return_dict_in_generate output_attentions output_hidden_states output_scores output_logits"
 )
 
 # Layers that transformers continues from the cache of prefixes of several lengths, as from those of one. Those with an
@@ -108,10 +107,8 @@ def _problems_of_trainer(trainer: GRPOTrainer) -> Iterator[str]:
 
 def _options_of_the_model(trainer: GRPOTrainer) -> list[str]:
     """Names of options that `generate` takes from the model where TRL sets none, and which trees do not support."""
-    own, given = trainer.accelerator.unwrap_model(trainer.model).generation_config, trainer.generation_config
-    neutral, names = own._get_default_generation_params(), vars(GenerationConfig()).keys()
-    known = {*SUPPORTED[False].split(), *UNREAD.split()}
-    set_there = {name for name, value in vars(own).items() if value is not None and value != neutral.get(name)}
-    return sorted(
-        name for name in (set_there & names) - known if not name.startswith("_") and getattr(given, name, None) is None
-    )
+    own = trainer.accelerator.unwrap_model(trainer.model).generation_config
+    neutral, given = own._get_default_generation_params(), vars(trainer.generation_config)
+    known = {*SUPPORTED[False].split(), *WITHOUT_EFFECT.split()}
+    asked = {name for name, value in vars(own).items() if value is not None and value != neutral.get(name)}
+    return sorted(name for name in asked - known if given.get(name, "no option of transformers") is None)
