@@ -104,7 +104,7 @@ def tree_baselines(
     paths.others &= ~np.isnan(rewards).reshape(-1, tree.num_generations)[paths.row // tree.num_generations]
     tokens = _path_baselines(paths, shared, np.nan_to_num(rewards), covariance)
     baselines = np.zeros((len(rewards), width))
-    baselines[np.arange(width) < tree.lengths[:, None]] = tokens if runs is None else tokens[runs]
+    baselines[np.arange(width) < tree.lengths[:, None]] = tokens[runs]
     if not paths.others.any(axis=1).all():
         baselines = np.where(np.isnan(baselines), np.nan_to_num(rewards)[:, None], baselines)
     return baselines
@@ -129,11 +129,11 @@ class _Paths:
     others: np.ndarray
 
 
-def _own_paths(tree: PrefixTree) -> tuple[_Paths, None]:
-    """One path per row, over all its tokens. The second result is None: the tokens are in reading order already."""
+def _own_paths(tree: PrefixTree) -> tuple[_Paths, slice]:
+    """One path per row, over all its tokens, and which of them make up the rows: all, in their order."""
     rows, size = np.arange(len(tree.order)), tree.num_generations
     others = np.arange(size) != rows[:, None] % size
-    return _Paths(rows, np.zeros_like(rows), tree.lengths, others), None
+    return _Paths(rows, np.zeros_like(rows), tree.lengths, others), slice(None)
 
 
 def _branch_paths(tree: PrefixTree, width: int, branches: torch.Tensor) -> tuple[_Paths, np.ndarray]:

@@ -50,8 +50,8 @@ def load_prompts(
         `subject`, `url`, `truth`, `calls`).
 
     Raises:
-        ValueError: `name`, `style` or a split is unknown, `path` cannot be read, columns or all rows
-            are missing, a cell has an unexpected value, or MedMCQA's answers count from 1.
+        ValueError: `name`, `style` or a split is unknown, `path` cannot be read, columns or all rows are missing, a
+            cell has an unexpected value, or MedMCQA's answers count from 1.
         FileNotFoundError: `path` does not exist.
     """
     from datasets import Dataset  # importing it takes a second, which would slow down `--help`

@@ -85,8 +85,8 @@ def parse(argv: list[str]) -> RunArguments:
     process, as in TRL.
 
     Raises:
-        ValueError: an unknown flag or key, a repeated key, a value that
-            its field rejects or no run can train with, or a run without data, reward or model.
+        ValueError: an unknown flag or key, a repeated key, a value that its field rejects or no run can train with, or
+            a run without data, reward or model.
     """
     parser, flags, _ = recipe_parser(argv)
     refuse_unknown(parser.parse_known_args(flags)[1], option_names(parser), parser.method)

@@ -59,11 +59,11 @@ class TrainArguments(ScriptArguments):
             Whether to drop a benchmark's training rows that are also evaluation rows. Otherwise they are kept and
             listed in a warning ([`~tempo_trl.data.leaks.check_leaks`]).
         reward_funcs (`list[str]`, *optional*):
-            Reward functions: `"math_reward"`, `"choice_reward"`, `"json_fields_reward"`,
-            `"json_schema_reward"`, `"tool_call_fields_reward"`, `"equations_reward"`,
-            `"format_reward"` (use a weight of 0 in `reward_weights` to log it only), `"accuracy_reward"`,
-            `"reasoning_accuracy_reward"`, `"think_format_reward"`, `"get_soft_overlong_punishment"` (with
-            `max_completion_len=1280`, `soft_punish_cache=256`, as in TRL's script), or the dotted path of a function.
+            Reward functions: `"math_reward"`, `"choice_reward"`, `"json_fields_reward"`, `"json_schema_reward"`,
+            `"tool_call_fields_reward"`, `"equations_reward"`, `"format_reward"` (use a weight of 0 in
+            `reward_weights` to log it only), `"accuracy_reward"`, `"reasoning_accuracy_reward"`,
+            `"think_format_reward"`, `"get_soft_overlong_punishment"` (with `max_completion_len=1280`,
+            `soft_punish_cache=256`, as in TRL's script), or the dotted path of a function.
         reward_model_name_or_path (`str`, *optional*):
             Reward model, on the Hub or in a folder. It comes before `reward_funcs` in `reward_weights`.
         credit_func (`str`, *optional*):

@@ -129,9 +129,9 @@ class PPOTrainer(TokenCreditTrainer):
           completion's tokens. In evaluation nothing is learned, and the advantages are GRPO's.
 
         Logged as `ppo/*`. For each sampled batch: the mean of the values, the share of the returns' variance that they
-        explain. For each step: the critic's loss, its gradient norm
-        before clipping and its time in seconds (which TRL's `step_time` does not include). With `shared_trunk` the
-        logged loss includes `value_coef` times the critic's.
+        explain. For each step: the critic's loss, its gradient norm before clipping and its time in seconds (which
+        TRL's `step_time` does not include). With `shared_trunk` the logged loss includes `value_coef` times the
+        critic's.
     """
 
     _tag_names = ["trl", "ppo"]

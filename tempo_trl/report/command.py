@@ -32,8 +32,7 @@ def report(runs: Sequence[str | Path], output: str | Path | None = None, picture
             Output folders of runs, which may still be training.
         output (`str` or `Path`, *optional*):
             The HTML file, whose name gets `.html` if it lacks it, or a folder, which gets `report.html`. Defaults to
-            the first run's folder.
-            Pictures go to a folder of the same name without the suffix.
+            the first run's folder. Pictures go to a folder of the same name without the suffix.
         pictures (`bool`, *optional*, defaults to `True`):
             Whether to draw pictures.
 

@@ -21,7 +21,7 @@ from tempo_trl.trainers.steps import delimited_steps
 
 # Of tensors on ranks with shorter completions.
 PADDING = {"turns": -1, "steps": -1, "step_rewards": torch.nan, "step_sizes": torch.nan}
-CRITERIA = {"criterion_rewards": "rewards", "criterion_starts": "starts", "criterion_ends": "ends"}
+FIELDS_OF_CRITERIA = {"criterion_rewards": "rewards", "criterion_starts": "starts", "criterion_ends": "ends"}
 PER_STEP = ("observations", "step_rewards", "step_sizes")  # tensors of shape `(B, N)`
 
 
@@ -94,7 +94,7 @@ def _tensors_of(trainer: GRPOTrainer, rows: ScoredRows, report: Report) -> dict[
         "entropies": rows.entropies,
     }
     if rows.criteria and rows.criteria.names:  # all ranks have as many
-        tensors |= {name: getattr(rows.criteria, field) for name, field in CRITERIA.items()}
+        tensors |= {name: getattr(rows.criteria, field) for name, field in FIELDS_OF_CRITERIA.items()}
     return tensors
 
 
@@ -115,14 +115,15 @@ def _of_rewards(trainer: GRPOTrainer, rows: ScoredRows, advantages: torch.Tensor
 
 def _whole_criteria(trainer: GRPOTrainer, own: Criteria, gathered: dict[str, torch.Tensor]) -> Criteria:
     """The criteria of whole groups; their tensors are taken out of `gathered`. Every rank must call this."""
-    whole = {field: gathered.pop(name) for name, field in CRITERIA.items() if name in gathered}
+    whole = {field: gathered.pop(name) for name, field in FIELDS_OF_CRITERIA.items() if name in gathered}
     all_rewards = None
     if trainer.scale_rewards == "batch" and own.names:
         all_rewards = trainer.accelerator.gather(own.rewards.to(trainer.accelerator.device)).cpu()
     rows = gathered["lengths"].shape[0]
     if not own.names:
         whole = {
-            field: getattr(own, field)[:1].expand(rows, *getattr(own, field).shape[1:]) for field in CRITERIA.values()
+            field: getattr(own, field)[:1].expand(rows, *getattr(own, field).shape[1:])
+            for field in FIELDS_OF_CRITERIA.values()
         }
     return own._replace(**whole, all_rewards=all_rewards)
 
