@@ -8,7 +8,8 @@
 `--task orders`, `calls` and `word_sums` are other studies: of tasks whose answers are judged by several criteria, with
 span credit among the arms. `tuned_orders`, `products` and `directory` start from a policy that was fine-tuned on a few
 right answers (`benchmarks/language_model/starts.py`), `tuned_orders_4_epochs` and the like from one that saw them more
-often, and `products_60_steps` and the like run longer. All of these but those of `directory`, where tools answer, have the stage `noise`.
+often, and `products_60_steps` and the like run longer. All of these but those of `directory`, where tools answer, have
+the stage `noise`.
 
 Two runs of `instructions` at a time take about seven minutes on two cores. The numbers of each are added to a file in
 docs/evidence when it ends, and a cell that stands there is not run again. A run that was interrupted resumes.
