@@ -178,8 +178,8 @@ def _after_more_epochs(study: Study, epochs: int) -> Study:
 
 
 def _for_more_steps(study: Study, steps: int) -> Study:
-    """GRPO and span credit for more steps: whether one of them catches up."""
-    return _main_arms(study, f"{steps}_steps", "grpo", "span_credit", steps=steps, alone=())
+    """GRPO and span credit for more steps, with one seed: whether one of them catches up."""
+    return _main_arms(study, f"{steps}_steps", "grpo", "span_credit", steps=steps, seeds=study.seeds[:1], alone=())
 
 
 def _on_all_seeds(study: Study, *arms: str) -> Study:
