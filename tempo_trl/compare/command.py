@@ -64,8 +64,11 @@ def baseline_of(run: Run, methods: dict[str, list[Run]]) -> str:
 
 
 def other_differences(name: str, baseline: str, methods: dict[str, list[Run]]) -> Iterator[str]:
-    """A warning about what else than the method differs between the first runs of a method and its baseline."""
+    """Warnings about what else than the method differs between the first runs of a method and its baseline."""
     run, other = methods[name][0], methods[baseline][0]
+    last, others_last = (max((entry.get("step", 0) for entry in own.log), default=0) for own in (run, other))
+    if 0 < last != others_last > 0:
+        yield f"{name} ends at step {last:,}, {baseline} at step {others_last:,}."
     changed = changed_settings(run.settings, other.settings, of_both=True)
     if odd := [key for key in changed if key not in ("seed", "method")]:
         yield f"{name} and {baseline} also differ in {', '.join(odd)}."

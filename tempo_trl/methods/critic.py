@@ -49,8 +49,12 @@ class Critic:
         self.optimizer = self.scheduler = None
 
     def start(self, max_steps: int) -> None:
-        """Begin a run of `max_steps` steps with a new schedule, and keep an optimizer that exists, as Trainer does."""
+        """
+        Begin a run of `max_steps` steps with a new schedule and without gradients, which a run that was stopped within
+        a step leaves. Keep an optimizer that exists, as Trainer does.
+        """
         args = self.args
+        self._gradients.zero_()
         if self.optimizer is None:
             betas, groups = (args.adam_beta1, args.adam_beta2), [group for group in self._groups if group["params"]]
             # On a GPU torch would take the kernels that hold one more copy of all parameters during a step.

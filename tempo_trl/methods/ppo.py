@@ -270,8 +270,10 @@ class PPOTrainer(TokenCreditTrainer):
     # Starting, saving, resuming
 
     def create_scheduler(self, num_training_steps, optimizer=None):
-        """The policy's schedule, as transformers creates it. The critic's optimizer and schedule start here, too."""
+        """The policy's schedule, as transformers creates it. The critic's run starts here, too."""
         self.critic.start(num_training_steps)
+        self._loss_sums.zero_()
+        self._micro_batches.clear()
         return super().create_scheduler(num_training_steps, optimizer)
 
     def _save_method(self, checkpoint):

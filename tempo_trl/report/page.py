@@ -16,7 +16,7 @@ from jinja2 import Template
 from tempo_trl.methods import METHODS
 from tempo_trl.report.collect import MODES, RecordedRun, choose_groups, opening_group, spread
 from tempo_trl.report.credit_summary import TOP, CreditSummary
-from tempo_trl.report.criteria import lesson, statistics
+from tempo_trl.report.criteria import statistics
 from tempo_trl.report.embed import embed_groups, json_number, script_json
 from tempo_trl.report.group import Group, middle_of, reward_range
 from tempo_trl.runs.curves import Curve, band, read_curve
@@ -84,7 +84,7 @@ def _headlines(runs: Sequence[RecordedRun]) -> list[dict]:
     recorded = [run for run in runs if run.summary]
     shown = [run for run in recorded if run.summary.terms.label != GRPO] or recorded
     return [headline(run.summary, one_line(run.label) if several else "") for run in shown] or [
-        {"share": 0.0, "number": "–", "words": " of the credit moved.", "lesson": "", "facts": NOTHING}
+        {"share": 0.0, "number": "–", "words": " of the credit moved.", "facts": NOTHING}
     ]
 
 
@@ -93,7 +93,7 @@ def headline(summary: CreditSummary, label: str = "") -> dict:
     of = f" in {label}" if label else ""
     words = f" of the credit moved{of}: {summary.terms.label} against GRPO"
     numbers = {"share": summary.moved(), "number": f"{summary.moved():.1%}"}
-    return numbers | {"words": words, "lesson": lesson(summary.criteria), "facts": summary.facts()}
+    return numbers | {"words": words, "facts": summary.facts()}
 
 
 def _sources(runs: Sequence[RecordedRun], chosen: Sequence[tuple[int, str, Group]]) -> list[dict]:

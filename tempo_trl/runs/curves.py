@@ -27,12 +27,11 @@ def read_curve(log: Sequence[dict], metric: str) -> Curve | None:
     """
     The curve of `metric` in Trainer's `log_history`; None if it was not logged.
 
-    A value that is not a number is no point: rewards of a step that no function could score.
+    A value that is not a number is no point: rewards of a step that no function could score. Of several values of a
+    step the last one counts, such as the evaluation of the weights that a run ends with.
     """
-    points = {}
-    for entry in log:
-        if entry.get(metric) is not None and np.isfinite(entry[metric]):
-            points.setdefault(entry.get("step", 0), entry[metric])  # what ends a run repeats the last step
+    logged = ((entry.get("step", 0), entry.get(metric)) for entry in log)
+    points = {step: value for step, value in logged if value is not None and np.isfinite(value)}
     return Curve(*np.array([*points.items()], dtype=float).T) if points else None
 
 

@@ -18,8 +18,8 @@ from tempo_trl.version import __version__, package_versions
 FOLDER, RECORD, RECIPE = "tempo", "run.json", "recipe.yaml"
 # Settings by which no update changes.
 INCIDENTAL = re.compile(
-    "output_dir|logging|log_|run_name|save|push|hub|report|resume|disable_tqdm|dataloader|eval|do_|trackio|project"
-    "|local_rank|vllm_server_|group_port"
+    "output_dir|logging|log_|run_name|save|push|hub|report|resume|disable_tqdm|dataloader|eval_(?!file)|batch_eval_"
+    "|per_device_eval_|do_|trackio|project|local_rank|vllm_server_|vllm_group_port"  # how their names begin
 )
 
 
@@ -152,7 +152,7 @@ def changed_settings(old: dict, new: dict, of_both: bool = False) -> list[str]:
     parts = [[part for part in config.values() if isinstance(part, dict)] for config in (old, new)]
     ours, theirs = (dict(ChainMap(*own)) for own in parts)
     names = sorted(ours.keys() & theirs.keys() if of_both else ours | theirs) if ours and theirs else []
-    return [name for name in names if not INCIDENTAL.search(name) and ours.get(name) != theirs.get(name)]
+    return [name for name in names if not INCIDENTAL.match(name) and ours.get(name) != theirs.get(name)]
 
 
 def read_record(run_dir: Path) -> dict:

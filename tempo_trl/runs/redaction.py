@@ -4,6 +4,7 @@ import json
 import os
 import re
 from pathlib import Path
+from typing import Any
 
 HIDDEN = "<hidden>"
 # How the name of a secret ends. In capitals, as environment variables are written, any key is one.
@@ -11,16 +12,17 @@ SECRET_NAME = re.compile(
     r"(?i:password|passwd|passphrase|(^|_)(token|secrets?|credentials?|(api|access|auth|private|secret)_?keys?))$"
     r"|_(TOKENS|KEYS?|PASS|PWD|PAT)$"
 )
-HUB_TOKEN = re.compile(r"hf_[A-Za-z0-9]{30,}")
+# A Hub token, or the password in an address.
+LOOKS_SECRET = re.compile(r"hf_[A-Za-z0-9]{30,}|(?<=://)[^\s/:@\"']*:[^\s/@\"']+(?=@)")
 SHORTEST = 8  # shorter values are unlikely to be secrets, and replacing them everywhere would damage ordinary text
 
 
 def hide(text: str, secrets: set[str]) -> str:
-    """`text` with all `secrets`, anything that looks like a Hub token, and the path of the home folder replaced."""
+    """`text` with all `secrets`, anything that looks like one, and the path of the home folder replaced."""
     for secret in sorted(secrets, key=len, reverse=True):
         text = _replaced(text, secret, HIDDEN)
     home = str(Path.home())
-    return HUB_TOKEN.sub(HIDDEN, _replaced(text, home, "~") if len(home) > 1 else text)
+    return LOOKS_SECRET.sub(HIDDEN, _replaced(text, home, "~") if len(home) > 1 else text)
 
 
 def _replaced(text: str, value: str, by: str) -> str:
@@ -45,24 +47,26 @@ def is_secret(name: object, value: object) -> bool:
     return isinstance(value, str) and not value.startswith("<") and bool(SECRET_NAME.search(str(name)))
 
 
-def _secret_values(settings: dict) -> list[str]:
-    own = [value for name, value in settings.items() if is_secret(name, value)]
-    return sum((_secret_values(value) for value in settings.values() if isinstance(value, dict)), own)
+def _secret_values(settings: Any) -> list[str]:
+    if isinstance(settings, list | tuple):
+        return [found for value in settings for found in _secret_values(value)]
+    pairs = settings.items() if isinstance(settings, dict) else ()
+    return [found for pair in pairs for found in ([pair[1]] if is_secret(*pair) else _secret_values(pair[1]))]
 
 
-def without_secrets(settings: dict) -> dict:
+def without_secrets(settings: Any) -> Any:
     """`settings` without those that are secrets, at any depth."""
-    return {
-        name: without_secrets(value) if isinstance(value, dict) else value
-        for name, value in settings.items()
-        if not is_secret(name, value)
-    }
+    if isinstance(settings, list | tuple):
+        return [without_secrets(value) for value in settings]
+    if isinstance(settings, dict):
+        return {name: without_secrets(value) for name, value in settings.items() if not is_secret(name, value)}
+    return settings
 
 
 def secrets_in(content: bytes, secrets: set[str]) -> bool:
-    """Whether `content` contains one of `secrets` or anything that looks like a Hub token."""
+    """Whether `content` contains one of `secrets` or anything that looks like one."""
     forms = {form for secret in secrets for form in (secret, _in_json(secret))}
-    looks_like_one = HUB_TOKEN.search(content.decode(errors="ignore"))
+    looks_like_one = LOOKS_SECRET.search(content.decode(errors="ignore"))
     return bool(looks_like_one) or any(form.encode() in content for form in forms)
 
 

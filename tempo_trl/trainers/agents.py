@@ -125,9 +125,12 @@ def _bytes_of_images(answer: list[dict]) -> bytes:
 
 
 def image_bytes(image) -> bytes:
-    if hasattr(image, "tobytes"):  # PIL's, or an array
-        return repr((getattr(image, "mode", None), getattr(image, "size", None))).encode() + image.tobytes()
-    return repr(image).encode()  # a path or a URL
+    """What an image shows: PIL's, an array or a tensor; a path or a URL by itself."""
+    shown, mode = np.asarray(image), getattr(image, "mode", None)
+    if shown.dtype.kind in "OU":  # no numbers
+        return repr(image).encode()
+    kind = mode if isinstance(mode, str) else shown.dtype  # PIL's: the same numbers are other colours in another one
+    return repr((kind, shown.shape)).encode() + shown.tobytes()
 
 
 STATE_KEY = "_state_key"  # private, because TRL makes an environment's public methods tools

@@ -353,10 +353,13 @@ class TokenCreditTrainer(RunTrainer):
 
     def _compute_loss(self, model, inputs):
         self._awaits_loss = False
-        inputs = dict(inputs)  # a copy: TRL reuses buffered batches
+        return self._loss(model, dict(inputs), partial(self._trls_loss, super()._compute_loss))  # TRL reuses batches
+
+    def _trls_loss(self, theirs: Callable, model, inputs: dict) -> torch.Tensor:
+        """TRL's loss, whose one forward pass is [`_logps_of_the_loss`]. Other passes of a `_loss` are as in TRL."""
         forward = partial(self._logps_of_the_loss, inputs, self._get_per_token_logps_and_entropies)
         with patch.multiple(self, _get_per_token_logps_and_entropies=forward, **self._per_token(inputs)):
-            return self._loss(model, inputs, super()._compute_loss)
+            return theirs(model, inputs)
 
     def _loss(self, model, inputs: dict, compute_loss: Callable) -> torch.Tensor:
         """TRL's loss of a micro-batch, `compute_loss(model, inputs)`. A method may override this to add to it."""

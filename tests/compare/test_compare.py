@@ -150,7 +150,7 @@ def test_what_makes_a_comparison_doubtful_is_said(tmp_path):
     first = trained(tmp_path / "a", [0.1], **settings, started="2026-02-01T12:00:00")
     second = trained(tmp_path / "b", [0.1], method="TEMPO", seed=1, config={"training": {"beta": 0.1}})
     config = {"training": {"beta": 0.2, "of_grpo_alone": 1}}
-    other = evaluated(trained(tmp_path / "c", [0.1], method="GRPO", seed=1, config=config), GRPO, temperature=0.7)
+    other = evaluated(trained(tmp_path / "c", [0.1, 0.2], method="GRPO", seed=1, config=config), GRPO, temperature=0.7)
     evaluated(first, TEMPO, date="2026-01-31", temperature=1.0)
     notes = " ".join(compare(tmp_path / "out", first, second, other)["notes"])
     assert "evaluation/math.json is older than the run's last start" in notes
@@ -158,6 +158,7 @@ def test_what_makes_a_comparison_doubtful_is_said(tmp_path):
     assert "runs of tempo have seeds [1, 1], expected each once." in notes
     assert "were evaluated differently: temperature 0.7, 1.0." in notes
     assert "tempo and grpo also differ in beta." in notes
+    assert "tempo ends at step 1, grpo at step 2." in notes
 
 
 def test_a_run_is_known_by_its_record_and_without_one_by_its_folder_or_label(tmp_path):

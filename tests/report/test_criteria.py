@@ -15,14 +15,14 @@ from tempo_trl.launch.cli import main
 from tempo_trl.launch.credit import read_groups
 from tempo_trl.report import read_trees
 from tempo_trl.report.collect import RecordedRun
-from tempo_trl.report.criteria import criteria_of, lesson, statistics, with_places
+from tempo_trl.report.criteria import criteria_of, statistics, with_places
 from tempo_trl.report.group import credit_scale, groups_of, recorded_groups, terms_of
 from tempo_trl.report.page import page_data
 from tempo_trl.report.terminal_tree import criteria_table
 from tempo_trl.runs.criteria import Span, criteria_text
 from tests.trainers.recording import config, questions
 
-from .recorded import HAND_WORKED, ORDERS, order_rows, order_run, record, rows_of, span_rows, summary_of, write
+from .recorded import HAND_WORKED, order_run, record, rows_of, summary_of, write
 
 DEMO = str(policy_path())
 
@@ -92,31 +92,6 @@ def test_statistics_of_criteria_by_hand(tmp_path):
     # Two of four: |±1/2| / sqrt(1/3). Two of three: (1/3 + 1/3 + 2/3) / sqrt(1/3), divided by three completions.
     credit = {"city": 0.5 * 3**0.5, "item": 4 / 9 * 3**0.5, "polite": 0}
     assert found["credit"].to_dict() == pytest.approx(credit, rel=1e-3)
-    assert (found[["begin", "end"]].loc[["city", "item"]].values == [[9, 15], [25, 31]]).all()
-
-
-def test_the_lesson_names_what_rose_and_fell_and_where_most_credit_lies(tmp_path):
-    """At the second step both cities of two orders are right, and no item is."""
-    first = order_rows()
-    only = "The mean reward is highest for “item” (0.67) and lowest for “polite” (0.00)."
-    most = (
-        "The largest share of the credit, 60%, is that of “city”: on tokens 10 to 15, on average, and at its largest"
-    )
-    record(tmp_path, [first], method="span_credit")
-    summary = summary_of(tmp_path)
-    assert lesson(summary.criteria) == f'{only} {most} +0.87 at “"Oslo"”.'
-    judged = [{"city": (1.0, [(9, 15)]), "item": (0.0, [(25, 31)])}] * 2
-    later = span_rows([list(text) for text in ORDERS[:2]], judged, ("city", "item"), "An order?", step=7)
-    record(tmp_path, [later], method="span_credit")
-    summary.add(recorded_groups(tmp_path, 7))
-    changed = "From step 0 to step 7 the mean reward rose most for “city” (0.50 to 1.00) and fell most for “item”"
-    assert lesson(summary.criteria) == f'{changed} (0.67 to 0.00). {most} +0.87 at “"Oslo"”.'
-    assert lesson(summary.criteria.assign(credit=0.0)).endswith(
-        "No criterion has credit: in each group its rewards are equal."
-    )
-    later = summary.criteria.query("step == 7 and name == 'city' or step == 0 and name != 'city'")
-    assert lesson(later).startswith("The largest share of the credit")  # no criterion was judged at both steps
-    assert lesson(summary.criteria.assign(credit=np.nan)) == lesson(summary.criteria[:0]) == ""
 
 
 def test_one_large_advantage_leaves_the_colours_of_the_others_alone(tmp_path):

@@ -115,6 +115,14 @@ def test_a_secret_that_json_escapes_is_hidden_and_found_and_words_of_a_vocabular
     assert without_secrets(kept | secrets) == kept | {"env": {"PWD": "/here"}}
 
 
+def test_passwords_in_addresses_and_secrets_in_lists_are_hidden_and_found():
+    address = "https://bot:Sup3rSecret@vllm.example.com:8000/v1"
+    assert hide(f'"{address}"', set()) == f'"https://{HIDDEN}@vllm.example.com:8000/v1"'
+    assert secrets_in(address.encode(), set())
+    assert not secrets_in(b"http://localhost:8000/a@b and git@github.com:a/b", set())
+    assert without_secrets({"servers": [{"api_key": "x", "port": 1}]}) == {"servers": [{"port": 1}]}
+
+
 def test_the_token_moves_to_where_the_client_looks_for_it(monkeypatch):
     monkeypatch.setenv("HF_TOKEN", "old")
     args = SimpleNamespace(hub_token="new")

@@ -5,7 +5,7 @@ import copy
 import pytest
 import torch
 from peft import LoraConfig
-from transformers import AutoModelForTokenClassification, Qwen3ForCausalLM
+from transformers import AutoModelForTokenClassification, Qwen3ForCausalLM, TrainerCallback
 
 from tempo_trl.methods.ppo import PPOConfig
 
@@ -197,6 +197,32 @@ def test_a_second_training_goes_on_with_both_optimizers(tiny_model, tmp_path):
         assert {int(state["step"]) for state in optimizer.state.values()} == {4}
     assert trainer.args.critic_learning_rate > 0  # where the second schedule began, too; the first one ended at 0
     assert {*trainer.critic.scheduler.base_lrs} == {trainer.args.critic_learning_rate}
+
+
+class StopWithinAStep(TrainerCallback):
+    stops = True
+
+    def on_substep_end(self, args, state, control, **kwargs):
+        control.should_training_stop = self.stops
+
+
+def test_a_run_that_is_stopped_within_a_step_leaves_no_gradient_to_the_next(tiny_model, tmp_path):
+    stop = StopWithinAStep()
+    options = {"per_device_train_batch_size": 4, "gradient_accumulation_steps": 2, "num_iterations": 1, "max_steps": 1}
+    args = config(tmp_path, PPOConfig, **options)
+    trainer = RecordingPPO(tiny_model, share_of_threes, args, questions(), callbacks=[stop])
+    give_the_head_an_opinion(trainer)
+    trainer.train()
+    left, start, begun = trainer.critic._gradients.norm().item(), trainer.critic.start, []
+
+    def started(max_steps):
+        start(max_steps)
+        begun.append(trainer.critic._gradients.norm().item())
+
+    trainer.critic.start, stop.stops = started, False
+    trainer.train()
+    assert left > 0 and begun == [0.0]
+    assert trainer._micro_batches == []
 
 
 def test_a_checkpoint_without_its_critic_or_with_another_is_refused(tiny_model, tmp_path):

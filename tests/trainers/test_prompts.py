@@ -9,7 +9,7 @@ from PIL import Image
 
 from tempo_trl import TokenCreditConfig, TokenCreditTrainer
 from tempo_trl.report import read_trees
-from tempo_trl.trainers.agents import images_in
+from tempo_trl.trainers.agents import image_bytes, images_in
 from tempo_trl.trainers.whole_groups import prompt_keys
 
 from .recording import RecordingTrainer, assert_same_weights, config, parity, questions, train
@@ -99,6 +99,12 @@ def test_images_tell_prompts_apart_by_what_they_show():
     images = [list(images_in(prompt)) for prompt in prompts]
     keys = prompt_keys(torch.ones(3, 2, dtype=torch.long), torch.ones(3, 2), images)
     assert keys[0] == keys[1] != keys[2]
+    arrays = torch.zeros(2, 64, 64), torch.zeros(2, 64, 64), torch.zeros(2, 64, 64), torch.zeros(2, 32, 128)
+    arrays[2][:, 20:40, 20:40] = 1  # in the middle, which `repr` leaves out
+    for kind in (lambda tensor: tensor, torch.Tensor.numpy):
+        seen = [image_bytes(kind(tensor)) for tensor in arrays]
+        assert seen[0] == seen[1] and len({*seen}) == 3
+    assert image_bytes("a.png") == image_bytes("a.png") != image_bytes("b.png")
     assert list(images_in("plain text")) == list(images_in([{"role": "user", "content": "plain"}])) == []
 
 

@@ -4,10 +4,12 @@ import pytest
 import torch
 from trl import GRPOTrainer
 
-from tempo_trl import TEMPOTrainer, TokenCreditTrainer
+from tempo_trl import GRPOLambdaTrainer, TEMPOTrainer, TokenCreditTrainer
 from tempo_trl.methods.tempo import tempo_credit
 
 from .recording import assert_same_weights, share_of_threes, train
+
+HALF = {"credit_func": lambda batch: batch.outcome * (torch.arange(len(batch.outcome)) % 2)}  # every second row
 
 
 def test_advantages_per_completion_may_be_made_into_ones_per_token(tiny_model, tmp_path):
@@ -46,6 +48,39 @@ def test_advantages_that_a_subclass_changes_train_as_credit_that_has_them(change
     ours = train(tiny_model, tmp_path / "ours", cls=Changing, **options)
     theirs = train(tiny_model, tmp_path / "theirs", cls=TokenCreditTrainer, trainer=credit, **options)
     assert_same_weights(ours, theirs)
+
+
+def entropy_of(trainer, model, inputs):
+    """What a `_loss` of one's own may add, by TRL's method for log-probabilities."""
+    ids, mask = (torch.cat([inputs[f"prompt_{k}"], inputs[f"completion_{k}"]], dim=1) for k in ("ids", "mask"))
+    logps = trainer._get_per_token_logps_and_entropies(model, ids, mask, inputs["completion_ids"].shape[1])[0]
+    return -(logps * inputs["completion_mask"]).mean()
+
+
+@pytest.mark.parametrize("first", [True, False])
+def test_a_term_that_a_loss_adds_by_trls_method_changes_no_credit(first, tiny_model, tmp_path):
+    class Added(GRPOLambdaTrainer):
+        def _loss(self, model, inputs, compute_loss):
+            before = entropy_of(self, model, inputs) if first else 0.0
+            loss = compute_loss(model, inputs)
+            return loss + 0.0 * (before if first else entropy_of(self, model, inputs))
+
+    options = {"reward_funcs": share_of_threes, "max_steps": 2, "num_iterations": 2}
+    ours = train(tiny_model, tmp_path / "ours", cls=Added, **options)
+    assert_same_weights(ours, train(tiny_model, tmp_path / "theirs", cls=GRPOLambdaTrainer, **options))
+
+
+def test_a_term_that_a_loss_adds_sees_all_rows_where_those_without_credit_are_skipped(tiny_model, tmp_path):
+    class Added(TokenCreditTrainer):
+        def _loss(self, model, inputs, compute_loss):
+            return compute_loss(model, inputs) + entropy_of(self, model, inputs)
+
+    options = {"reward_funcs": share_of_threes, "max_steps": 1}
+    trained = [
+        train(tiny_model, tmp_path / str(skips), cls=Added, trainer=HALF, skip_zero_advantages=skips, **options)
+        for skips in (True, False)
+    ]
+    assert_same_weights(*trained, rtol=1e-4, atol=1e-5)
 
 
 def of_rows(model, inputs):

@@ -133,7 +133,7 @@ function drawHead() {
     const meter = html("div", { class: "meter", role: "img", "aria-label": percent(line.share) }, html("i"));
     meter.firstChild.style.width = percent(line.share);
     const head = html("div", {}, html("strong", {}, line.number), line.words);
-    byId("headlines").append(html("div", { class: "headline" }, head, meter, html("p", {}, line.lesson), html("div", { class: "facts" }, line.facts)));
+    byId("headlines").append(html("div", { class: "headline" }, head, meter, html("div", { class: "facts" }, line.facts)));
   }
 }
 
