@@ -1,7 +1,7 @@
 """The arguments of a training run: the fields of a recipe, overridden by flags. Unknown names raise an error."""
 
 import os
-from argparse import Action, ArgumentError, ArgumentParser, Namespace
+from argparse import Action, ArgumentError, ArgumentParser, ArgumentTypeError, Namespace
 from collections.abc import Collection, Sequence
 from difflib import get_close_matches
 from functools import partial
@@ -174,7 +174,14 @@ def named_first(argv: Sequence[str]) -> tuple[Namespace, list[str]]:
 def _set_environment(variables: dict) -> None:
     if not isinstance(variables, dict):
         raise ValueError(f"`env` is {variables!r}, expected a mapping of variable names to values. Change the recipe.")
+    _refuse_what_is_no_text(variables)
     os.environ.update({name: value or "" for name, value in variables.items()})
+
+
+def _refuse_what_is_no_text(values: dict) -> None:
+    for name, value in values.items():
+        if not isinstance(value, str | None):
+            raise ValueError(f"`{name}` is {value!r}, expected one value. Several are one text, such as `0,1`.")
 
 
 def launcher() -> ArgumentParser:
@@ -190,8 +197,12 @@ def launcher() -> ArgumentParser:
 def _as_flags(values: dict[str, str | None], parser: ArgumentParser) -> list[str]:
     """`{"num_processes": "2", "multi_gpu": "true", "gpu_ids": None}` as `["--num_processes=2", "--multi_gpu"]`."""
     is_switch = {_name(option): action.nargs == 0 for option, action in parser._option_string_actions.items()}
+    _refuse_what_is_no_text(values)
     given = {name: value for name, value in values.items() if value is not None}
-    wanted = [name for name, value in given.items() if not is_switch[name] or string_to_bool(value)]
+    try:
+        wanted = [name for name, value in given.items() if not is_switch[name] or string_to_bool(value)]
+    except ArgumentTypeError as error:
+        raise ValueError(f"{error} Correct the recipe.") from error
     return [f"--{name}" if is_switch[name] else f"--{name}={given[name]}" for name in wanted]
 
 

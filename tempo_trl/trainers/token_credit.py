@@ -260,7 +260,7 @@ class TokenCreditTrainer(RunTrainer):
         report, rows = Report(self.accelerator.process_index), ScoredRows()
         judge = None if self.span_rewards is None else partial(self._judged, report)
         keys = nullcontext()
-        if self.environment_factories is not None:
+        if self.environment_factories is not None and self.rollout_func is None:  # whose turns nobody counts
             keys = state_keys_read(self, rows.state_keys, report)
         with keys, witnessed(self, rows, judge):
             output = super()._generate_and_score_completions(inputs)

@@ -87,6 +87,9 @@ def test_wrong_flags_are_refused_in_one_paragraph(flags, message, capsys):
         ("run_name: {a: b}", "`run_name` is {'a': 'b'}, expected str | None."),
         ("reward_weights: [1, one]", "argument --reward_weights/--reward-weights: invalid float value: 'one'"),
         ("env: fast", "`env` is 'fast', expected a mapping"),
+        ("env: {A: [1]}", "`A` is ['1'], expected one value"),
+        ("gpu_ids: [0, 1]", "`gpu_ids` is ['0', '1'], expected one value. Several are one text, such as `0,1`"),
+        ("multi_gpu: maybe", "got maybe"),
         ("- seed", "contains a sequence, expected a mapping"),
     ],
 )
