@@ -126,7 +126,8 @@ def _bytes_of_images(answer: list[dict]) -> bytes:
 
 def image_bytes(image) -> bytes:
     """What an image shows: PIL's, an array or a tensor; a path or a URL by itself."""
-    shown, mode = np.asarray(image), getattr(image, "mode", None)
+    numbers = image.detach().float().cpu() if isinstance(image, torch.Tensor) else image  # wherever it is
+    shown, mode = np.asarray(numbers), getattr(image, "mode", None)
     if shown.dtype.kind in "OU":  # no numbers
         return repr(image).encode()
     kind = mode if isinstance(mode, str) else shown.dtype  # PIL's: the same numbers are other colours in another one
