@@ -151,11 +151,14 @@ def bootstrap_interval(per_question: np.ndarray, resamples: int = 10_000, seed: 
 
 def paired_difference(a: np.ndarray, b: np.ndarray) -> tuple[float, float, float]:
     """
-    Mean of a - b over the same questions, with its BCa interval. Questions are resampled in pairs.
+    Mean of a - b over the same questions, with its 95% interval. Questions are taken in pairs.
 
     The difficulty of a question is common to both and cancels, so the interval is narrower than for two separate sets
     of questions. If it excludes 0, the difference is larger than the noise of questions and sampling. It does not
     cover the difference between two training runs of one method.
+
+    The interval is that of the BCa bootstrap, or of Agresti and Min (2005) where each question has one answer in both,
+    so that all differences are -1, 0 or 1: of few exceptions the bootstrap makes too much.
 
     If a - b is the same d for every question, resampling shows no spread. Q questions without an exception leave room
     for a share p of exceptions, the end of Clopper and Pearson's interval, of any size from -1 to 1: the interval is
@@ -176,7 +179,16 @@ def paired_difference(a: np.ndarray, b: np.ndarray) -> tuple[float, float, float
     if np.ptp(differences) < SAME:
         exceptions = stats.beta.isf((1 - LEVEL) / 2, 1, len(differences))
         return mean, float(mean - exceptions * (1 + mean)), float(mean + exceptions * (1 - mean))
-    return mean, *_bca(differences)
+    return mean, *(_agresti_min(differences) if set(differences) <= {-1, 0, 1} else _bca(differences))
+
+
+def _agresti_min(differences: np.ndarray) -> tuple[float, float]:
+    """Wald's interval of a mean of -1, 0 and 1, with half a question more that both, none or either answers right."""
+    questions, won = len(differences) + 2, differences.sum()
+    differing = np.abs(differences).sum() + 1
+    half = stats.norm.ppf((1 + LEVEL) / 2) * np.sqrt(differing - won**2 / questions) / questions
+    middle, mean = won / questions, differences.mean()
+    return max(-1.0, float(min(middle - half, mean))), min(1.0, float(max(middle + half, mean)))
 
 
 def _bca(values: np.ndarray, resamples: int = 10_000, seed: int = 0) -> tuple[float, float]:

@@ -95,6 +95,19 @@ def test_differences_change_sign_with_the_order_and_not_with_the_order_of_questi
     assert paired_difference(*np.array(pairs, dtype=float).T) == pytest.approx((difference, low, high))
 
 
+@pytest.mark.parametrize(("n", "differing"), [(40, 0.1), (40, 0.15), (500, 0.006)])
+def test_of_single_answers_equal_runs_are_rarely_told_apart(n, differing):
+    """By enumeration: k questions differ, and each run has won any of them with equal chances."""
+    wrong = 0.0
+    for k in range(1, 21):
+        for won in range(k + 1):
+            a, b = np.zeros(n), np.zeros(n)
+            a[:won], b[won:k] = 1.0, 1.0
+            _, low, high = paired_difference(a, b)
+            wrong += stats.binom.pmf(k, n, differing) * stats.binom.pmf(won, k, 0.5) * (low > 0 or high < 0)
+    assert wrong < 0.06
+
+
 @pytest.mark.parametrize(("n", "share"), [(1, 0.975), (2, 0.8419), (40, 0.0881), (5000, 0.0007)])
 def test_questions_without_an_exception_leave_room_for_a_share_of_exceptions(n, share):
     """A share p of exceptions is not seen in n questions with probability (1 - p)^n = 0.025."""
