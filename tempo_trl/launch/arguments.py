@@ -97,11 +97,21 @@ def parse(argv: list[str]) -> RunArguments:
     if len(named) != 1:
         got = " and ".join(named) or "no training data"
         raise ValueError(f"got {got}, expected exactly one of {', '.join(sources)}. Set one.")
+    _refuse_fields_of_other_data(script, arguments.mixture)
     if arguments.model.model_name_or_path is None and script.task not in BUILT_IN:
         raise ValueError("got no model. Set `model_name_or_path` to a folder or to a model on the Hub.")
     settings = import_module("tempo_trl.trainers.settings")  # here, because `--help` must not wait for torch
     settings.refuse_what_cannot_train(arguments.training)
     return arguments
+
+
+def _refuse_fields_of_other_data(script: TrainArguments, mixture: DatasetMixtureConfig) -> None:
+    """Raise ValueError for fields of one dataset beside `datasets`, and for fields of these without them."""
+    of_one, of_several = (script, ("dataset_config", "dataset_streaming")), (mixture, ("streaming", "test_split_size"))
+    (owner, unread), (_, instead) = (of_one, of_several) if mixture.datasets else (of_several, of_one)
+    if given := [name for name in unread if getattr(owner, name)]:
+        with_or_without = "beside" if mixture.datasets else "without"
+        raise ValueError(f"got {given[0]} {with_or_without} `datasets`. Remove it, or use {' or '.join(instead)}.")
 
 
 def launch_arguments(argv: list[str]) -> Namespace:

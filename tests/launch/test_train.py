@@ -131,6 +131,25 @@ def test_the_type_of_a_field_decides_how_its_value_is_read(text, value, tmp_path
     assert isinstance(read, type(value))
 
 
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("dataset_name: a\nstreaming: true", "got streaming without `datasets`. Remove it, or use dataset_config or "),
+        ("dataset_name: a\ntest_split_size: 0.25", "got test_split_size without `datasets`"),
+        (
+            "datasets: [{path: a}]\ndataset_streaming: true",
+            "got dataset_streaming beside `datasets`. Remove it, or use ",
+        ),
+        ("datasets: [{path: a}]\ndataset_config: main", "got dataset_config beside `datasets`"),
+    ],
+)
+def test_fields_of_data_that_the_source_does_not_read_are_refused(text, message, tmp_path):
+    given = "model_name_or_path: a\nreward_funcs: [math_reward]\noutput_dir: b\nbf16: false\n"
+    with pytest.raises(ValueError) as caught:
+        parse(recipe(tmp_path, given + text))
+    assert message in str(caught.value)
+
+
 @pytest.mark.parametrize("written", ["true", "True"])
 def test_a_switch_that_is_text_as_a_flag_may_be_written_as_other_switches_are(written, tmp_path):
     assert recipe_parser(recipe(tmp_path, f"fsdp: {written}\n"))[0].get_default("fsdp") is True
