@@ -26,7 +26,8 @@ SUPPORTED = {
 WITHOUT_EFFECT = (
     "max_length max_new_tokens early_stopping length_penalty decoder_start_token_id is_assistant num_assistant_tokens "
     "num_assistant_tokens_schedule assistant_confidence_threshold assistant_lookbehind target_lookbehind "
-    "return_dict_in_generate output_attentions output_hidden_states output_scores output_logits"
+    "return_dict_in_generate output_attentions output_hidden_states output_scores output_logits transformers_version "
+    "_from_model_config"
 )
 
 # Layers that transformers continues from the cache of prefixes of several lengths, as from those of one. Those with an

@@ -193,7 +193,8 @@ def test_what_files_of_models_have_is_no_such_option(tmp_path):
     model = model_of("qwen3")
     files = {"max_length": 4096, "top_k": 20, "temperature": 0.6, "do_sample": True, "transformers_version": "4.51.0"}
     older = {"_from_model_config": True, "cache_implementation": "static", "num_beams": 1, "chat_format": "chatml"}
-    model.generation_config.update(**files, **older)
+    for name, value in (files | older).items():
+        setattr(model.generation_config, name, value)
     trainer = build_tempo(model, tmp_path)
     assert len(trainer.rollout_func(["a"] * 4, trainer)["completion_ids"]) == 4
     assert model.generation_config.cache_implementation == "static"
