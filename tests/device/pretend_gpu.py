@@ -61,6 +61,9 @@ class _Backend(backend_registration._DummyBackendModule):
     def device_count(self):
         return 1
 
+    def device(self, *args):
+        return contextlib.nullcontext()
+
     def get_rng_state(self, *args):
         return torch.get_rng_state()
 
