@@ -8,6 +8,7 @@ import numpy as np
 from tempo_trl.report.criteria import criteria_of, with_places
 from tempo_trl.report.folded_tree import first_branch
 from tempo_trl.report.group import Group, Turn, changes, credit_scale, turns_of_group
+from tempo_trl.runs.token_places import stretches_of
 from tempo_trl.runs.token_text import readable, visible
 
 LEVELS = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/"  # entropies are rounded to 64 levels
@@ -95,7 +96,7 @@ def _row(group: Group, row: int, leaf: int, nodes: list[dict], own: list[int], m
     if shown != own:
         embedded["x"] = [[t, number] for t, number in enumerate(own) if number != shown[t]]
     if not group.loss_mask[row].all():
-        embedded["skip"] = _stretches(~group.loss_mask[row])
+        embedded["skip"] = stretches_of(~group.loss_mask[row])
     if group.spans:
         numbers = {name: k for k, name in enumerate(criteria_of(group))}
         embedded["s"] = [
@@ -108,11 +109,6 @@ def _row(group: Group, row: int, leaf: int, nodes: list[dict], own: list[int], m
 def _levels(entropies: np.ndarray, most: float) -> str:
     levels = np.clip(entropies / (most or 1.0) * (len(LEVELS) - 1), 0, len(LEVELS) - 1).round().astype(int)
     return "".join(LEVELS[level] for level in levels)
-
-
-def _stretches(marked: np.ndarray) -> list[list[int]]:
-    """`[from, to)` of each run of marked positions."""
-    return np.flatnonzero(np.diff(np.pad(marked.astype(int), 1))).reshape(-1, 2).tolist()
 
 
 def json_number(value: float | None) -> float | int | None:

@@ -33,8 +33,13 @@ class TokenPlaces(NamedTuple):
 
     def stretches(self, kept: Sequence[int]) -> list[tuple[int, int]]:
         """The characters of each run of tokens that are kept, the last one excluded, by a number for each token."""
-        edges = np.flatnonzero(np.diff(np.pad(np.asarray(kept, dtype=bool).astype(int), 1))).reshape(-1, 2)
-        return [(int(self.begins[first]), int(self.ends[last - 1])) for first, last in edges]
+        runs = stretches_of(np.asarray(kept, dtype=bool))
+        return [(int(self.begins[first]), int(self.ends[last - 1])) for first, last in runs]
+
+
+def stretches_of(marked: np.ndarray) -> list[list[int]]:
+    """`[from, to)` of each run of marked positions."""
+    return np.flatnonzero(np.diff(np.pad(marked.astype(int), 1))).reshape(-1, 2).tolist()
 
 
 class TokenTexts:

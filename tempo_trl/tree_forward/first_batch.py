@@ -97,7 +97,7 @@ class FirstBatch(NamedTuple):
         if self.noise:
             return (
                 "the model draws random numbers in its forward pass, such as dropout's, and completions that share a "
-                "token would share them (set disable_dropout=True, and what the model has of its own to 0)"
+                "token would share them (set disable_dropout=True, and noise in the model's own configuration to 0)"
             )
         if rounding is None:
             return _above(tree.largest, LARGEST_DIFFERENCE, "at a token")
