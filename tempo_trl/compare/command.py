@@ -1,8 +1,8 @@
 """`tempo-trl compare RUN_A RUN_B ...`: a table of results, with paired differences and 95% intervals.
 
-Runs of one method are its seeds. Every method is compared with GRPO on the same model and data, or without one with
-the first method on these: results of an evaluation over the questions that both answered, rewards in training over the
-seeds that both have.
+Runs of one method that differ in seeds alone are its seeds, and so are those that are given one label. Every method is
+compared with GRPO on the same model and data, or without one with the first method on these: results of an evaluation
+over the questions that both answered, rewards in training over the seeds that both have.
 The output folder gets compare.md and compare.json (fractions of 1).
 """
 
@@ -18,14 +18,14 @@ from rich.table import Column, Table
 from rich.text import Text
 
 from tempo_trl.methods import method_label
-from tempo_trl.runs.curves import read_curve
+from tempo_trl.runs.curves import mean_rewards, read_curve
 from tempo_trl.runs.files import write_atomically
 from tempo_trl.runs.record import changed_settings
 from tempo_trl.runs.results import DECODING, Result, evaluation_folder, of_other_weights
 from tempo_trl.runs.run import Run, names_of, place_of, read_runs
 from tempo_trl.runs.statistics import bootstrap_interval, numbers_by_metric, paired_difference, student_interval
 
-REWARDS = {"reward": 20, "eval_reward": 10**9}  # means over the last 1/20 of a log: single batches are too noisy
+END = 20  # of training, the mean over the last 1/20 of the log: single batches are too noisy
 KEY = ["row_id", "source", "prompt_sha256"]  # a question of two runs is the same if these are equal
 LONGEST_WORD = 16  # longer ones, such as paths, may be folded
 HEADS = ("", "method", "runs", "value", "95 %", "difference", "95 %", "paired over")
@@ -42,7 +42,7 @@ def main(runs: Sequence[str], output: str, label: Sequence[str] | None = None) -
     """
     found = read_runs(runs, label)
     methods: dict[str, list[Run]] = {}
-    for name, run in zip(names_of(found), found, strict=True):
+    for name, run in zip(label or names_of(found), found, strict=True):
         methods.setdefault(name, []).append(run)
     baselines = {name: baseline_of(own[0], methods) for name, own in methods.items()}
     notes = [note for name, own in methods.items() for note in doubts(name, own)]
@@ -169,8 +169,8 @@ def _differing(measured: Own) -> str:
 
 def _rewards(methods: dict[str, list[Run]], baselines: dict[str, str]) -> Iterator[dict]:
     """A row per method with the reward at the end of its trainings."""
-    for metric, part in REWARDS.items():
-        ends = {name: _ends(own, metric, part) for name, own in methods.items()}
+    for metric in mean_rewards(run.log for own in methods.values() for run in own):
+        ends = {name: _ends(own, metric) for name, own in methods.items()}
         for name, own in ends.items():
             if own:
                 mean, *interval = map(float, student_interval(np.array([*own.values()])))
@@ -180,8 +180,9 @@ def _rewards(methods: dict[str, list[Run]], baselines: dict[str, str]) -> Iterat
                 yield row
 
 
-def _ends(runs: Sequence[Run], metric: str, part: int) -> dict[int | Path, float]:
+def _ends(runs: Sequence[Run], metric: str) -> dict[int | Path, float]:
     """The reward at the end of each run that logged it, by its seed, or by its folder if that is unknown."""
+    part = END if metric == "reward" else 10**9  # of evaluations the last one
     curves = {run.folder if run.seed is None else run.seed: read_curve(run.log, metric) for run in runs}
     return {seed: float(own.value[-max(1, len(own.value) // part) :].mean()) for seed, own in curves.items() if own}
 

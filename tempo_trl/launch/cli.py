@@ -99,7 +99,7 @@ def _add_report_verbs(verbs) -> None:
     verb.add_argument("run_dir", metavar="RUN_DIR", help="the run's output folder")
     verb.add_argument("--step", type=int, metavar="N", help="recorded step (default: the last)")
     verb.add_argument("--prompt", type=int, metavar="K", help="group of that step (default: the most informative)")
-    verb.add_argument("--eval", action="store_true", dest="evaluation", help="draw a group of evaluation")
+    verb.add_argument("--mode", default="train", help="train (default), eval, or eval_NAME, one of several datasets")
     verb.set_defaults(run=main_of("tempo_trl.report.terminal_tree"))
 
     verb = verbs.add_parser("credit", help="compute tree and credit of any completions with rewards, without training")

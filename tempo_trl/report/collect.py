@@ -10,9 +10,8 @@ from tempo_trl.report.credit_summary import CreditSummary
 from tempo_trl.report.embed import embedded_size
 from tempo_trl.report.group import CreditTerms, Group, recorded_groups
 from tempo_trl.runs.run import Run
-from tempo_trl.runs.trees import recorded_steps
+from tempo_trl.runs.trees import recorded_modes
 
-MODES = {"train": "training", "eval": "evaluation"}
 MAX_RECORDS = 200  # records of a run to read, evenly spread
 MAX_STEPS = 16  # steps of a run to choose from in the page
 MAX_GROUPS = 64  # groups in a page
@@ -60,8 +59,8 @@ class RecordedRun:
 def read_inside(run: Run, label: str, curve: str) -> RecordedRun:
     """Read the log and the recorded trees of a run."""
     inside = RecordedRun(label, curve, run.log)
-    for mode in MODES:
-        steps = spread(recorded_steps(run.folder, mode), MAX_RECORDS)
+    for mode, recorded in recorded_modes(run.folder).items():
+        steps = spread(recorded, MAX_RECORDS)
         records = (recorded_groups(run.folder, step, mode) for step in steps)
         inside.read(mode, records, spread(steps, MAX_STEPS))
     return inside

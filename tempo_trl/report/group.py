@@ -182,7 +182,7 @@ def is_right(reward: float, low: float, high: float) -> bool:
 
 def recorded_groups(run_dir: str | Path, step: int, mode: str = "train") -> list[Group]:
     """
-    The groups that a run recorded at a step of training, or of evaluation (`"eval"`).
+    The groups that a run recorded at a step of training, or of evaluation (`"eval"`, or `"eval_NAME"`).
 
     Raises:
         ValueError: nothing was recorded at this step, or its file is broken.

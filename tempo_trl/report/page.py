@@ -14,12 +14,12 @@ import pandas as pd
 from jinja2 import Template
 
 from tempo_trl.methods import METHODS
-from tempo_trl.report.collect import MODES, RecordedRun, choose_groups, opening_group, spread
+from tempo_trl.report.collect import RecordedRun, choose_groups, opening_group, spread
 from tempo_trl.report.credit_summary import TOP, CreditSummary
 from tempo_trl.report.criteria import statistics
 from tempo_trl.report.embed import embed_groups, json_number, script_json
 from tempo_trl.report.group import Group, middle_of, reward_range
-from tempo_trl.runs.curves import Curve, band, read_curve
+from tempo_trl.runs.curves import Curve, band, mean_rewards, read_curve
 from tempo_trl.runs.metrics import METRICS
 from tempo_trl.runs.token_text import one_line, visible
 from tempo_trl.version import __version__
@@ -28,7 +28,7 @@ GRPO = METHODS["grpo"].label
 MAX_CRITERIA = 200  # of a run; a model may write names of its own
 MAX_POINTS = 400  # of a curve, which has as many pixels
 SCRIPTS = ("page.js", "tree.js", "turns.js", "criteria.js", "credit.js", "charts.js")
-CURVES = ("reward", "eval_reward", "completions/mean_length", *METRICS)
+CURVES = ("completions/mean_length", *METRICS)
 NOTHING = (
     "No trees were recorded. The trainers of this package record them if log_trees_steps > 0; TRL's own trainer does "
     "not. The logged metrics are shown below."
@@ -101,8 +101,8 @@ def _sources(runs: Sequence[RecordedRun], chosen: Sequence[tuple[int, str, Group
     for run, mode in dict.fromkeys((run, mode) for run, mode, _ in chosen):
         own = [i for i, place in enumerate(chosen) if place[:2] == (run, mode)]
         opening = own[opening_group([chosen[i][2] for i in own])]
-        label = f"{one_line(runs[run].label)}, {MODES[mode]}"
-        sources.append({"run": run, "label": label, "groups": own, "opening": opening})
+        label = f"{runs[run].label}, {'training' if mode == 'train' else mode.replace('eval', 'evaluation', 1)}"
+        sources.append({"run": run, "label": one_line(label), "groups": own, "opening": opening})
     return sources
 
 
@@ -150,6 +150,7 @@ def curves(runs: Sequence[RecordedRun]) -> list[dict]:
 
 def _logged(runs: Sequence[RecordedRun]) -> Iterator[tuple[str, str]]:
     """The metrics that the runs have logged, each after its key: `spans/NAME/mean` for `spans/city/mean`."""
+    yield from ((name, name) for name in mean_rewards(run.log for run in runs))
     names = dict.fromkeys(name for run in runs for entry in run.log for name in entry)
     for key in CURVES:
         pattern = re.compile(re.escape(key).replace("NAME", ".+").replace("_L", r"_\d+"))

@@ -29,9 +29,9 @@ CALLS = 30  # and of the tools that a turn calls
 NAME = 24  # and of the name of a criterion
 
 
-def main(run_dir: str, step: int | None, prompt: int | None, evaluation: bool) -> int:
+def main(run_dir: str, step: int | None, prompt: int | None, mode: str) -> int:
     """Draw a group of a run and return the exit status. Raises as [`recorded_group`]."""
-    group = recorded_group(run_dir, step, prompt, "eval" if evaluation else "train")
+    group = recorded_group(run_dir, step, prompt, mode)
     console = Console()
     console.print(f"step {group.step}, group {group.group}", style="grey62", highlight=False)
     for part in filter(None, [group_tree(group), criteria_table(group), turn_table(group)]):
@@ -47,7 +47,7 @@ def recorded_group(run_dir: str, step: int | None, prompt: int | None, mode: str
         run_dir (`str`): The run's output folder.
         step (`int`, *optional*): Recorded step. Defaults to the last.
         prompt (`int`, *optional*): Its index in the record. Defaults to the most informative group.
-        mode (`str`, *optional*, defaults to `"train"`): `"train"` or `"eval"`.
+        mode (`str`, *optional*, defaults to `"train"`): `"train"`, `"eval"` or `"eval_NAME"`.
 
     Raises:
         ValueError: nothing was recorded, or this step or group was not recorded.

@@ -1,7 +1,8 @@
 """Learning curves of runs: read from Trainer's log, averaged over seeds, drawn for a model card."""
 
 import io
-from collections.abc import Sequence
+import re
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -9,11 +10,15 @@ import numpy as np
 from tempo_trl.runs.statistics import student_interval
 
 PANELS = {
-    "reward": "mean reward",
-    "eval_reward": "mean reward, evaluation",
     "tempo/added_share": "added share of credit",
     "completions/mean_length": "mean length, tokens",
 }
+
+
+def mean_rewards(logs: Iterable[Sequence[dict]]) -> list[str]:
+    """The mean rewards in Trainer's logs: `reward`, and `eval_reward`, or `eval_NAME_reward` of each dataset."""
+    names = {name for log in logs for entry in log for name in entry if re.fullmatch("(eval_(.+_)?)?reward", name)}
+    return sorted(names, key=lambda name: (name != "reward", name))
 
 
 class Curve(NamedTuple):
@@ -55,10 +60,11 @@ def band(curves: Sequence[Curve]) -> tuple[Curve, np.ndarray, np.ndarray]:
 
 
 def curves_png(log: list[dict]) -> bytes | None:
-    """PNG with a panel for each metric of `PANELS` that was logged, against steps; None if none was logged."""
+    """PNG with a panel for each mean reward and metric of `PANELS` in a log, against steps; None without any."""
     from matplotlib.figure import Figure
 
-    found = {title: curve for metric, title in PANELS.items() if (curve := read_curve(log, metric))}
+    panels = {name: f"mean {name}" for name in mean_rewards([log])} | PANELS
+    found = {title: curve for metric, title in panels.items() if (curve := read_curve(log, metric))}
     if not found:
         return None
     figure = Figure(figsize=(3.2 * len(found), 2.6), layout="constrained")

@@ -9,6 +9,7 @@ from safetensors import SafetensorError, safe_open
 from tempo_trl.runs.files import read_json
 
 STATE = "trainer_state.json"
+SPEED = "steps_per_second"  # which Trainer logs of every evaluation, after the prefix of its metrics
 
 
 def training_log(run_dir: Path) -> list[dict]:
@@ -80,6 +81,17 @@ def _log_if_whole(checkpoint: Path) -> list[dict]:
 def _log_history(path: Path) -> list[dict]:
     advice = "Restore it, or remove it."
     try:
-        return read_json(path, advice)["log_history"]
-    except (KeyError, TypeError) as error:
+        return [_told_apart(entry) for entry in read_json(path, advice)["log_history"]]
+    except (KeyError, TypeError, AttributeError) as error:
         raise ValueError(f"{path} is not the state of a Trainer. {advice}") from error
+
+
+def _told_apart(entry: dict) -> dict:
+    """
+    An entry in which TRL's metrics of one of several evaluation datasets have its name: `eval_NAME_reward`. TRL logs
+    `eval_reward` for each of them, and Trainer `eval_NAME_loss`.
+    """
+    ours = (key.removesuffix(SPEED) for key in entry if key.startswith("eval_") and key.endswith(SPEED))
+    prefix = next(ours, "eval_")
+    shared = {key for key in entry if key.startswith("eval_") and not key.startswith(prefix)}
+    return {prefix + key.removeprefix("eval_") if key in shared else key: value for key, value in entry.items()}

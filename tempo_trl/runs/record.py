@@ -149,10 +149,14 @@ def changed_settings(old: dict, new: dict, of_both: bool = False) -> list[str]:
     them has, because the versions or methods differ, is None in the other, or is left out (`of_both`). An empty one
     differs in nothing.
     """
-    parts = [[part for part in config.values() if isinstance(part, dict)] for config in (old, new)]
-    ours, theirs = (dict(ChainMap(*own)) for own in parts)
+    ours, theirs = map(all_settings, (old, new))
     names = sorted(ours.keys() & theirs.keys() if of_both else ours | theirs) if ours and theirs else []
     return [name for name in names if not INCIDENTAL.match(name) and ours.get(name) != theirs.get(name)]
+
+
+def all_settings(config: dict) -> dict:
+    """The settings of all parts of a record's configuration."""
+    return dict(ChainMap(*(part for part in config.values() if isinstance(part, dict))))
 
 
 def read_record(run_dir: Path) -> dict:

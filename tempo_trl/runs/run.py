@@ -8,7 +8,7 @@ from tempo_trl.data import BENCHMARKS
 from tempo_trl.methods import METHODS
 from tempo_trl.runs.log import training_log
 from tempo_trl.runs.record import FOLDER as RECORD_FOLDER
-from tempo_trl.runs.record import RECORD, read_record
+from tempo_trl.runs.record import RECORD, all_settings, changed_settings, read_record
 from tempo_trl.runs.results import FOLDER, Result, read_results
 from tempo_trl.runs.trees import recorded_steps
 
@@ -66,11 +66,25 @@ def labels_of(folders: Sequence[Path]) -> list[str]:
 
 
 def names_of(runs: Sequence[Run]) -> list[str]:
-    """The name that a run shares with its seeds: its method, and the model and the data if these differ."""
+    """
+    The name that a run shares with those that differ from it in seeds alone: its method with the model and the data if
+    these differ, and with the settings that differ where all of this is the same.
+    """
     of_runs = [(run.model, run.trained_on) for run in runs]
     divides = [len(set(values)) > 1 for values in zip(*of_runs, strict=True)]
     told = [[value or "unknown" for value, own in zip(each, divides, strict=True) if own] for each in of_runs]
+    alike: dict[tuple, list[dict]] = {}
+    for run, own in zip(runs, told, strict=True):
+        alike.setdefault((run.method, *own), []).append(run.settings)
+    for run, own in zip(runs, told, strict=True):
+        own += _odd_settings(run.settings, alike[run.method, *own])
     return [f"{run.method} ({', '.join(own)})" if own else run.method for run, own in zip(runs, told, strict=True)]
+
+
+def _odd_settings(own: dict, others: Sequence[dict]) -> list[str]:
+    """The settings, such as `beta 0.1`, by which a run is no seed of some of the others."""
+    names = {name for other in others for name in changed_settings(own, other) if "seed" not in name}
+    return [f"{name} {all_settings(own).get(name)}" for name in sorted(names)]
 
 
 def place_of(folder: Path) -> Path:

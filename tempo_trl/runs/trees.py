@@ -1,5 +1,7 @@
 """The recorded trees of a run: `OUTPUT_DIR/tempo/trees_{step}.parquet`, and `eval_trees_{step}.parquet`.
 
+Of several evaluation datasets each has its own files, `eval_NAME_trees_{step}.parquet`.
+
 Each row is a completion. The rows of a group are adjacent and have the same `group`; `step` is the number of optimizer
 steps before they were sampled.
 
@@ -37,6 +39,7 @@ import re
 import reprlib
 from collections.abc import Sequence
 from pathlib import Path
+from urllib.parse import quote, unquote
 
 import pandas as pd
 import pyarrow as pa
@@ -73,12 +76,13 @@ SCHEMA = pa.schema(
         ("spans", pa.list_(SPAN)),
     ]
 )
-PREFIX = {"train": "trees", "eval": "eval_trees"}
+FILE = re.compile(r"(?:(?P<mode>.+)_)?trees_(?P<step>\d+)\.parquet")
 
 
 def trees_path(output_dir: str | Path, mode: str, step: int) -> Path:
-    """File of the trees recorded at a step, in `mode` `"train"` or `"eval"`."""
-    return Path(output_dir) / FOLDER / f"{PREFIX[mode]}_{step}.parquet"
+    """File of the trees recorded at a step, in `mode` `"train"`, or `"eval"` as evaluation names its metrics."""
+    prefix = "" if mode == "train" else f"{quote(mode, safe=' ')}_"  # a dataset may be named openai/gsm8k
+    return Path(output_dir) / FOLDER / f"{prefix}trees_{step}.parquet"
 
 
 def write_trees(path: Path, rows: Sequence[dict], metadata: dict[str, str]) -> None:
@@ -100,11 +104,17 @@ def read_metadata(path: Path) -> dict[str, str]:
     return {key.decode(): value.decode() for key, value in (pq.read_schema(path).metadata or {}).items()}
 
 
+def recorded_modes(run_dir: str | Path) -> dict[str, list[int]]:
+    """Steps at which the run recorded trees, in order, by mode: training first, then its evaluations."""
+    modes: dict[str, list[int]] = {}
+    for match in filter(None, (FILE.fullmatch(path.name) for path in Path(run_dir, FOLDER).glob("*.parquet"))):
+        modes.setdefault(unquote(match["mode"] or "train"), []).append(int(match["step"]))
+    return {mode: sorted(modes[mode]) for mode in sorted(modes, key=lambda mode: (mode != "train", mode))}
+
+
 def recorded_steps(run_dir: str | Path, mode: str = "train") -> list[int]:
     """Steps at which the run recorded trees, in order."""
-    pattern = re.compile(rf"{PREFIX[mode]}_(\d+)\.parquet")
-    matches = (pattern.fullmatch(path.name) for path in Path(run_dir, FOLDER).glob(f"{PREFIX[mode]}_*.parquet"))
-    return sorted(int(match[1]) for match in matches if match)
+    return recorded_modes(run_dir).get(mode, [])
 
 
 def read_trees(run_dir: str | Path, steps: Sequence[int] | None = None, mode: str = "train") -> pd.DataFrame:
@@ -119,7 +129,7 @@ def read_trees(run_dir: str | Path, steps: Sequence[int] | None = None, mode: st
         steps (`Sequence[int]`, *optional*):
             Steps to read. Defaults to all recorded steps.
         mode (`str`, *optional*, defaults to `"train"`):
-            `"train"` or `"eval"`.
+            `"train"`, `"eval"`, or `"eval_NAME"` for one of several evaluation datasets.
 
     Returns:
         `pandas.DataFrame`, in which lists are `numpy.ndarray`. Empty if the run recorded no trees.
@@ -127,11 +137,12 @@ def read_trees(run_dir: str | Path, steps: Sequence[int] | None = None, mode: st
     Raises:
         ValueError: `run_dir` is not a folder, the mode is unknown, a step was not recorded, or files are broken.
     """
-    if mode not in PREFIX:
-        raise ValueError(f"`mode` must be one of {tuple(PREFIX)}, got {mode!r}.")
     if not Path(run_dir).is_dir():
         raise ValueError(f"{run_dir} is not a folder. Give the output folder of a run.")
-    recorded = recorded_steps(run_dir, mode)
+    modes = {"train": [], "eval": []} | recorded_modes(run_dir)
+    if mode not in modes:
+        raise ValueError(f"`mode` must be one of {', '.join(map(repr, modes))}, got {mode!r}.")
+    recorded = modes[mode]
     missing = sorted(set(steps or ()) - set(recorded))
     if missing:
         nothing = "none: `log_trees_steps` was 0, the trainer was TRL's own, or each prompt had one completion"

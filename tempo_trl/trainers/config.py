@@ -23,7 +23,7 @@ class TokenCreditConfig(GRPOConfig):
     Args:
         log_trees_steps (`int`, *optional*, defaults to `10`):
             Optimizer steps between two records of prefix trees (`OUTPUT_DIR/tempo/trees_{step}.parquet`). The first
-            batch sampled after that many steps is recorded, and each evaluation, with one record for all of its
+            batch sampled after that many steps is recorded, and each evaluation, with a record for each of its
             datasets. 0 records nothing.
         log_trees_prompts (`int`, *optional*, defaults to `8`):
             Maximum number of groups per record.

@@ -50,18 +50,24 @@ class Recorder:
 
     def __init__(self, trainer: GRPOTrainer):
         self.trainer = trainer
-        self._records: dict[str, _Record] = {}  # the latest in training and in evaluation
+        self._records: dict[str, _Record] = {}  # the latest by mode
+        self._evaluation = "eval"  # what the metrics of the evaluation at hand begin with
         if trainer.args.log_trees_steps and set(TRACKERS) & set(trainer.args.report_to):
             trainer.add_callback(TreeCallback())
 
     @property
     def _mode(self) -> str:
-        return "train" if self.trainer.model.training else "eval"
+        return "train" if self.trainer.model.training else self._evaluation
 
     @property
     def _group_size(self) -> int:
         trainer = self.trainer
         return trainer.num_generations if trainer.model.training else trainer.num_generations_eval
+
+    def begin_evaluation(self, prefix: str) -> None:
+        """Give an evaluation a record of its own: each of several datasets has one, and the last of a step counts."""
+        self._evaluation = prefix
+        self._records.pop(prefix, None)
 
     def is_due(self) -> bool:
         """Whether the next batch is recorded. The same on every rank."""
@@ -69,7 +75,7 @@ class Recorder:
         step = self.trainer.state.global_step
         if not every or self._group_size == 1:  # a group of 1 has no tree
             return False
-        if self._mode == "eval" or last is None or last.step == step:
+        if self._mode != "train" or last is None or last.step == step:
             return True
         return step < last.step or step // every > last.step // every  # back at an earlier step: another `train()`
 

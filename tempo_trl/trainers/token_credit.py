@@ -249,6 +249,11 @@ class TokenCreditTrainer(RunTrainer):
 
     # A batch: what TRL samples and scores
 
+    def evaluate(self, eval_dataset=None, ignore_keys=None, metric_key_prefix="eval"):
+        """[`~trl.GRPOTrainer.evaluate`], whose first groups are recorded."""
+        self._recorder.begin_evaluation(metric_key_prefix)
+        return super().evaluate(eval_dataset, ignore_keys, metric_key_prefix)
+
     def _prepare_inputs(self, generation_batch):
         theirs = super()._prepare_inputs
         if self.tree_pass.state is State.OFF:

@@ -152,13 +152,26 @@ def test_what_makes_a_comparison_doubtful_is_said(tmp_path):
     config = {"training": {"beta": 0.2, "of_grpo_alone": 1}}
     other = evaluated(trained(tmp_path / "c", [0.1, 0.2], method="GRPO", seed=1, config=config), GRPO, temperature=0.7)
     evaluated(first, TEMPO, date="2026-01-31", temperature=1.0)
-    notes = " ".join(compare(tmp_path / "out", first, second, other)["notes"])
+    numbers = compare(tmp_path / "out", first, second, other, label=["tempo", "tempo", "grpo"])
+    notes = " ".join(numbers["notes"])
     assert "evaluation/math.json is older than the run's last start" in notes
     assert "count as two seeds of tempo, but differ in beta." in notes
     assert "runs of tempo have seeds [1, 1], expected each once." in notes
     assert "were evaluated differently: temperature 0.7, 1.0." in notes
     assert "tempo and grpo also differ in beta." in notes
     assert "tempo ends at step 1, grpo at step 2." in notes
+
+
+def test_runs_that_differ_in_more_than_seeds_are_no_seeds_of_one_name(tmp_path):
+    settings = {"a": {"beta": 0.0, "seed": 1, "data_seed": 1}, "b": {"beta": 0.0, "seed": 2, "data_seed": 2}}
+    settings["c"] = {"beta": 0.1, "seed": 1, "logging_steps": 5}
+    runs = [
+        trained(tmp_path / name, [0.1], method="TEMPO", seed=own["seed"], config={"training": own})
+        for name, own in settings.items()
+    ]
+    rows = compare(tmp_path / "out", *runs, trained(tmp_path / "d", [0.1], method="TEMPO"))["rows"]
+    counted = {method: row["runs"] for (_, method), row in rows.items()}
+    assert counted == {"tempo (beta 0.0)": 2, "tempo (beta 0.1)": 1, "tempo": 1}
 
 
 def test_a_run_is_known_by_its_record_and_without_one_by_its_folder_or_label(tmp_path):

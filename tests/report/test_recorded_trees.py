@@ -11,9 +11,11 @@ from tempo_trl.credit import prefix_values, td_errors
 from tempo_trl.report import read_trees
 from tempo_trl.report.callback import TreeCallback
 from tempo_trl.report.group import padded
+from tempo_trl.runs.curves import mean_rewards, read_curve
+from tempo_trl.runs.log import training_log
 from tempo_trl.runs.messages import prompt_text
 from tempo_trl.runs.token_text import readable
-from tempo_trl.runs.trees import SCHEMA, recorded_steps, trees_path, write_trees
+from tempo_trl.runs.trees import SCHEMA, recorded_modes, recorded_steps, trees_path, write_trees
 from tests.trainers.launching import run_ranks, torchrun
 from tests.trainers.recording import Batch, parity, picky, questions, share_of_threes, train, weights
 
@@ -89,6 +91,25 @@ def test_at_most_log_trees_prompts_groups_are_recorded_of_a_step_also_of_several
     assert evaluated["step"].unique().tolist() == [1]
     ids = [row for batch in trainer.batches if not batch.training for row in batch.completion_ids]
     assert [row.tolist() for row in evaluated["completion_ids"]] == ids[:12]
+
+
+def test_each_of_several_evaluation_datasets_has_its_own_record_and_curve(tiny_model, tmp_path):
+    """TRL logs `eval_reward` for each of them. Of two evaluations of a step the last one is kept."""
+    both = questions(5)
+    datasets = {"a/b": both.select(range(2)), "c_reward": both.select(range(2, 5))}
+    options = {"eval_strategy": "steps", "eval_steps": 1, "max_steps": 1, "trainer": {"eval_dataset": datasets}}
+    trainer = train(tiny_model, tmp_path, **EVERY_STEP, **options, per_device_eval_batch_size=4)
+    trainer.evaluate()
+    trainer.save_state()
+    for name, dataset in datasets.items():
+        trees = read_trees(tmp_path, mode=f"eval_{name}")
+        assert sorted(trees["prompt"].unique()) == sorted(dataset["prompt"])
+        rewards = trees["reward"].mean()
+        assert read_curve(training_log(tmp_path), f"eval_{name}_reward").value.tolist() == [pytest.approx(rewards)]
+    assert mean_rewards([training_log(tmp_path)]) == ["reward", "eval_a/b_reward", "eval_c_reward_reward"]
+    assert list(recorded_modes(tmp_path)) == ["train", "eval_a/b", "eval_c_reward"]
+    with pytest.raises(ValueError, match="'eval_a/b'"):
+        read_trees(tmp_path, mode="evaluation")
 
 
 def test_a_resumed_run_adds_to_what_the_first_part_left(tiny_model, tmp_path):

@@ -186,7 +186,7 @@ def test_tree_draws_the_group_that_was_asked_for(tmp_path, capsys):
     assert printed == ["step 0, group 0", "7+5-3?   n=4  V=0.50", *HAND_TREE]
     assert main(["tree", folder]) == 0
     assert "step 4, group 0" in capsys.readouterr().out
-    assert main(["tree", folder, "--eval"]) == 0
+    assert main(["tree", folder, "--mode", "eval"]) == 0
 
 
 def test_tree_says_what_was_recorded(tmp_path, capsys):
