@@ -162,9 +162,9 @@ def _paired(value: float, numbers: pd.Series | None, others: Own, theirs: pd.Ser
 
 def _differing(measured: Own) -> str:
     """How measurements differ, such as `temperature 0.7, 1.0`. Settings that are unknown are left out."""
-    names = (*DECODING, "n", "thinking")
-    values = {name: {getattr(result, name) for _, result in measured} - {None} for name in names}
-    return "; ".join(f"{name} {', '.join(map(str, sorted(own)))}" for name, own in values.items() if len(own) > 1)
+    names = (*DECODING, "n", "thinking", "chat_template_kwargs")
+    values = {name: {str(getattr(result, name)) for _, result in measured} - {"None"} for name in names}
+    return "; ".join(f"{name} {', '.join(sorted(own))}" for name, own in values.items() if len(own) > 1)
 
 
 def _rewards(methods: dict[str, list[Run]], baselines: dict[str, str]) -> Iterator[dict]:

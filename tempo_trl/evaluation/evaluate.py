@@ -37,8 +37,8 @@ def evaluate(model: str, **settings) -> list[dict]:
         model (`str`):
             Folder of a model or of a PEFT adapter, or its name on the Hub.
         **settings:
-            The other fields of [`~tempo_trl.evaluation.settings.Settings`]. Words of the prompts, `thinking` and
-            `max_tokens` are by default those of the run whose model it is.
+            The other fields of [`~tempo_trl.evaluation.settings.Settings`]. Words of the prompts, arguments of
+            the chat template and `max_tokens` are by default those of the run whose model it is.
 
     Returns:
         `list[dict]`: the results of these tasks, in the format of [`~tempo_trl.evaluation.results`].
@@ -85,7 +85,7 @@ def begin(task: str, decoding: Decoding, asked: list[Question], facts: dict[str,
         "hub_id": (BENCHMARKS[task].hub_id or None) if is_whole else None,
         "split": settings.split or BENCHMARKS[task].eval_split,
         "questions": sha256(rows.encode()).hexdigest(),
-        **{name: getattr(settings, name) for name in ("limit", "thinking", "backend")},
+        **{name: getattr(settings, name) for name in ("limit", "chat_template_kwargs", "thinking", "backend")},
         "model_args": hide(settings.model_args, known_secrets(settings.model_arguments)),
         "max_tokens": settings.tokens,
         "batch_size": settings.batch,

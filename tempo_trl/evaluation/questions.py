@@ -28,7 +28,8 @@ class Question(NamedTuple):
 def questions(benchmark: str, lm: "TemplateLM", settings: Settings) -> list[Question]:
     """The first `settings.limit` rows of a benchmark, each with its prompt."""
     thinking = {} if settings.thinking is None else {"enable_thinking": settings.thinking}
-    options = {"tokenize": False, "add_generation_prompt": True, **thinking}
+    others = settings.chat_template_kwargs or {}
+    options = {"tokenize": False, "add_generation_prompt": True, **others, **thinking}
     path = _local_rows(benchmark, settings.data_dir) if settings.data_dir else None
     dataset = load_prompts(benchmark, settings.split, path, *(getattr(settings, name) for name in WORDS))
     rows = dataset.to_list()[: settings.limit]

@@ -1,6 +1,8 @@
 """Settings of an evaluation. Each field of [`Settings`] is a flag of `tempo-trl evaluate`."""
 
+import json
 from argparse import SUPPRESS, ArgumentParser, BooleanOptionalAction
+from collections.abc import Mapping
 from dataclasses import MISSING, dataclass, field, fields
 from pathlib import Path
 from typing import NamedTuple, get_args
@@ -19,7 +21,7 @@ BATCH_SIZES = {"hf": 16, "vllm": 4096}
 MAX_TOKENS, MAX_TOKENS_THINKING = 1024, 8192
 WORDS = ("system_prompt", "instruction", "prompt_style")  # of a prompt, in the order of `load_prompts`
 # What is as in training, if the model is a run's and nothing else is given.
-AS_TRAINED = (*WORDS, "thinking", "max_tokens")
+AS_TRAINED = (*WORDS, "chat_template_kwargs", "thinking", "max_tokens")
 
 
 def _flag(meaning: str, default=MISSING, metavar: str | None = None, **options):
@@ -54,6 +56,9 @@ class Settings:
     split: str | None = _flag("split of the rows, or a slice of it (default: each task's own)", None, "NAME")
     data_dir: str | None = _flag("folder of local rows, TASK.jsonl, .json or .parquet", None, "DIR")
     thinking: bool | None = _flag("enable thinking in the chat template (default: the run's, else no)", False)
+    chat_template_kwargs: Mapping | None = _flag(
+        "other arguments of the chat template (default: the run's)", None, "JSON", type=json.loads
+    )
     max_tokens: int | None = _flag(
         f"tokens of an answer (default: the run's, else {MAX_TOKENS}, with thinking {MAX_TOKENS_THINKING})", None, "N"
     )
@@ -72,6 +77,8 @@ class Settings:
 
         if unknown := [name for name in self.task_names if name not in BENCHMARKS]:
             raise ValueError(f"tasks: got {unknown[0]!r}, expected some of: {', '.join(BENCHMARKS)}.")
+        if not isinstance(self.chat_template_kwargs, Mapping | None):
+            raise ValueError(f"chat_template_kwargs is {self.chat_template_kwargs!r}, expected a JSON object.")
         for name, least in (("n", 0), ("limit", 1), ("max_tokens", 1), ("batch_size", 1)):
             if getattr(self, name) is not None and getattr(self, name) < least:
                 raise ValueError(f"{name} is {getattr(self, name)}, expected at least {least}. Raise it.")
@@ -137,8 +144,10 @@ def as_trained(model: str) -> dict:
         return {}
     script, training = (config.get(part) or {} for part in ("script", "training"))
     words = {name: script[name] for name in WORDS if script.get(name) is not None}
-    thinking = (training.get("chat_template_kwargs") or {}).get("enable_thinking")  # None is the template's default
-    return words | {"thinking": thinking, "max_tokens": training.get("max_completion_length")}
+    others = dict(training.get("chat_template_kwargs") or {})
+    thinking = others.pop("enable_thinking", None)  # None is the template's default
+    template = {"chat_template_kwargs": others or None, "thinking": thinking}
+    return words | template | {"max_tokens": training.get("max_completion_length")}
 
 
 def add_flags(parser: ArgumentParser) -> None:

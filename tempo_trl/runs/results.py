@@ -43,6 +43,7 @@ class Result:
     top_k: int | None = None
     max_tokens: int | None = None
     thinking: bool | None = None
+    chat_template_kwargs: dict | None = None  # without that of thinking
     file: str = ""  # relative to the run's folder
 
     @property

@@ -26,6 +26,7 @@ from .evaluating import SHORT, SIX, everything_but_dates, let_the_model_say, lin
 pytestmark = pytest.mark.matrix
 
 KEYS = ["task", "row_id", "source", "prompt_sha256", "gold", "completions", "answers", "correct"]
+TOOL = {"type": "function", "function": {"name": "calculator", "parameters": {}}}
 LONG = {"tasks": "gsm_hard,medqa", "n": 2, "batch_size": 4, **SHORT}
 
 
@@ -110,11 +111,11 @@ def test_the_model_reads_the_prompts_of_training_through_its_chat_template(tiny_
     tokenizer = AutoTokenizer.from_pretrained(tiny_model)
     for thinking, style in itertools.product((False, True), ("boxed", "authors-code")):
         read.clear()
-        output = str(tmp_path / f"{thinking}-{style}")
+        output, template = str(tmp_path / f"{thinking}-{style}"), {"enable_thinking": thinking, "tools": [TOOL]}
         evaluate(tiny_model, tasks=",".join(SIX), data_dir=rows, output=output, thinking=thinking, prompt_style=style,
-                 max_tokens=64, batch_size=1)  # fmt: skip
+                 chat_template_kwargs={"tools": [TOOL]}, max_tokens=64, batch_size=1)  # fmt: skip
         trained_on = [
-            tokenizer.apply_chat_template(row, tokenize=False, add_generation_prompt=True, enable_thinking=thinking)
+            tokenizer.apply_chat_template(row, tokenize=False, add_generation_prompt=True, **template)
             for task in SIX
             for row in load_prompts(task, path=f"{rows}/{task}.jsonl", style=style)["prompt"]
         ]
@@ -122,11 +123,13 @@ def test_the_model_reads_the_prompts_of_training_through_its_chat_template(tiny_
 
 
 def test_a_runs_model_is_asked_as_it_was_trained_unless_a_flag_says_otherwise(tmp_path):
-    trained = {"max_completion_length": 99, "chat_template_kwargs": {"enable_thinking": True}}
+    template = {"reasoning_effort": "low"}
+    trained = {"max_completion_length": 99, "chat_template_kwargs": template | {"enable_thinking": True}}
     config = {"training": trained, "script": {"prompt_style": "authors-code", "instruction": "Box it."}}
     write_atomically(tmp_path / "run/tempo/run.json", json.dumps({"config": config}))
     (tmp_path / "run/checkpoint-3").mkdir()
     expected = {"prompt_style": "authors-code", "instruction": "Box it.", "thinking": True, "max_tokens": 99}
+    expected["chat_template_kwargs"] = template
     for folder in ("run", "run/checkpoint-3"):
         assert Settings.of(str(tmp_path / folder)) == Settings(str(tmp_path / folder), **expected)
     flags = vars(cli.command_parser().parse_args(["evaluate", "--model", str(tmp_path / "run"), "--no-thinking"]))
