@@ -23,7 +23,7 @@ from tempo_trl.runs.files import write_atomically
 from tempo_trl.runs.record import changed_settings
 from tempo_trl.runs.results import DECODING, Result, evaluation_folder, of_other_weights
 from tempo_trl.runs.run import Run, names_of, place_of, read_runs
-from tempo_trl.runs.statistics import bootstrap_interval, numbers_by_metric, paired_difference, student_interval
+from tempo_trl.runs.statistics import interval_over_questions, numbers_by_metric, paired_difference, student_interval
 
 END = 20  # of training, the mean over the last 1/20 of the log: single batches are too noisy
 KEY = ["row_id", "source", "prompt_sha256"]  # a question of two runs is the same if these are equal
@@ -104,7 +104,7 @@ def _evaluations(methods: dict[str, list[Run]], baselines: dict[str, str], notes
             value = float(questions.mean() if questions is not None else np.mean([result.value for _, result in own]))
             interval = own[0][1].interval if len(own) == 1 else None
             if interval is None and questions is not None:
-                interval = bootstrap_interval(questions)
+                interval = interval_over_questions(questions)
             of_answers = f" of {k}" * metric.startswith("pass@")
             row, baseline = _row(f"{task} {metric}{of_answers}", name, len(own), value, interval), baselines[name]
             if name != baseline and baseline in measured:

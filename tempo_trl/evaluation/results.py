@@ -15,7 +15,7 @@ import numpy as np
 from tempo_trl.evaluation.records import Record, records_of
 from tempo_trl.runs.files import write_atomically
 from tempo_trl.runs.results import percent
-from tempo_trl.runs.statistics import bootstrap_interval, numbers_by_metric
+from tempo_trl.runs.statistics import interval_over_questions, numbers_by_metric
 
 
 def write_results(folder: Path, task: str) -> list[dict]:
@@ -36,7 +36,7 @@ def results_of(record: Record) -> list[dict]:
             "task": record.task,
             "metric": metric,
             "value": float(values.mean()),
-            "interval": list(bootstrap_interval(values)),
+            "interval": list(interval_over_questions(values)),
             "n": len(rows),
             "k": correct.shape[1],
             "ungradable": int(np.isnan(correct).any(axis=1).sum()),

@@ -116,15 +116,16 @@ def _graded(correct: np.ndarray) -> np.ndarray:
     return correct
 
 
-def bootstrap_interval(per_question: np.ndarray, resamples: int = 10_000, seed: int = 0) -> tuple[float, float]:
+def interval_over_questions(per_question: np.ndarray, resamples: int = 10_000, seed: int = 0) -> tuple[float, float]:
     """
-    95% interval of the mean over questions, by the bias-corrected and accelerated bootstrap (BCa; Efron 1987).
+    95% interval of the mean over questions, by the bias-corrected and accelerated bootstrap (BCa; Efron 1987), or by
+    Clopper and Pearson where each question has one answer, right or wrong: 40 right of 40 is (0.912, 1).
 
     It covers the randomness of the questions and of sampled answers, not that of training.
 
     If all questions have the same value (or there is only one), resampling would give an interval of width 0. The
-    interval is then Clopper and Pearson's for a binomial with that mean, which has the largest variance of all
-    variables between 0 and 1: 40 right of 40 is (0.912, 1).
+    interval is then Clopper and Pearson's, too, for a binomial with that mean, which has the largest variance of all
+    variables between 0 and 1.
 
     Args:
         per_question (`np.ndarray` of shape `(Q,)`):
@@ -141,8 +142,8 @@ def bootstrap_interval(per_question: np.ndarray, resamples: int = 10_000, seed: 
         ValueError: no questions, NaN, or values outside of [0, 1].
     """
     values = _shares(per_question)
-    if np.ptp(values) < SAME:
-        tail, questions, right = (1 - LEVEL) / 2, len(values), values[0] * len(values)
+    if np.ptp(values) < SAME or set(values) <= {0, 1}:
+        tail, questions, right = (1 - LEVEL) / 2, len(values), values.sum()
         low = stats.beta.ppf(tail, right, questions - right + 1) if right > 0 else 0.0
         high = stats.beta.isf(tail, right + 1, questions - right) if right < questions else 1.0
         return float(low), float(high)
@@ -172,7 +173,7 @@ def paired_difference(a: np.ndarray, b: np.ndarray) -> tuple[float, float, float
         `(difference, low, high)`, fractions of 1.
 
     Raises:
-        ValueError: as [`bootstrap_interval`].
+        ValueError: as [`interval_over_questions`].
     """
     differences = _shares(a) - _shares(b)
     mean = float(differences.mean())
