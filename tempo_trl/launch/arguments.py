@@ -107,11 +107,11 @@ def parse(argv: list[str]) -> RunArguments:
 
 def _refuse_fields_of_other_data(script: TrainArguments, mixture: DatasetMixtureConfig) -> None:
     """Raise ValueError for fields of one dataset beside `datasets`, and for fields of these without them."""
-    of_one, of_several = (script, ("dataset_config", "dataset_streaming")), (mixture, ("streaming", "test_split_size"))
-    (owner, unread), (_, instead) = (of_one, of_several) if mixture.datasets else (of_several, of_one)
+    of_one = script, ("dataset_config", "dataset_streaming"), "beside `datasets`, expected it beside `dataset_name`"
+    of_several = mixture, ("streaming", "test_split_size"), "without `datasets`"
+    owner, unread, where = of_one if mixture.datasets else of_several
     if given := [name for name in unread if getattr(owner, name)]:
-        with_or_without = "beside" if mixture.datasets else "without"
-        raise ValueError(f"got {given[0]} {with_or_without} `datasets`. Remove it, or use {' or '.join(instead)}.")
+        raise ValueError(f"got {given[0]} {where}. Remove it.")
 
 
 def launch_arguments(argv: list[str]) -> Namespace:

@@ -134,11 +134,11 @@ def test_the_type_of_a_field_decides_how_its_value_is_read(text, value, tmp_path
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("dataset_name: a\nstreaming: true", "got streaming without `datasets`. Remove it, or use dataset_config or "),
+        ("dataset_name: a\nstreaming: true", "got streaming without `datasets`. Remove it."),
         ("dataset_name: a\ntest_split_size: 0.25", "got test_split_size without `datasets`"),
         (
             "datasets: [{path: a}]\ndataset_streaming: true",
-            "got dataset_streaming beside `datasets`. Remove it, or use ",
+            "got dataset_streaming beside `datasets`, expected it beside `dataset_name`. ",
         ),
         ("datasets: [{path: a}]\ndataset_config: main", "got dataset_config beside `datasets`"),
     ],

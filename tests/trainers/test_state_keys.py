@@ -5,6 +5,7 @@ import pytest
 
 from .agents import AskedRooms, Rooms, rooms_of
 from .credit_functions import Watching
+from .recording import rolled_out
 from .test_agents import play, watch
 
 
@@ -71,3 +72,16 @@ def test_keys_are_equal_where_python_says_so(tiny_model, tmp_path):
     (one,) = seen[1]
     assert {door for door in seen if seen[door] == {one}} == {1, 3, 4, 2}
     assert len({*map(frozenset, seen.values())}) == 3
+
+
+def test_a_rollout_func_that_plays_the_turns_is_not_asked_for_keys(tiny_model, tmp_path):
+    """It may play turns in any order, so that no key could be told to belong to one."""
+    asked = []
+
+    def rollout(prompts, trainer):
+        prompts = [prompt[0]["content"] for prompt in prompts]
+        return rolled_out(prompts, trainer, [[5 + i % 3, 7] for i in range(len(prompts))])
+
+    (batch,) = watch(tiny_model, tmp_path, world=keyed(asked.append), trainer={"rollout_func": rollout})
+    assert not asked
+    assert len(set(batch.observations[:4, 0].tolist())) == 1
