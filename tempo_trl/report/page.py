@@ -101,8 +101,9 @@ def _sources(runs: Sequence[RecordedRun], chosen: Sequence[tuple[int, str, Group
     for run, mode in dict.fromkeys((run, mode) for run, mode, _ in chosen):
         own = [i for i, place in enumerate(chosen) if place[:2] == (run, mode)]
         opening = own[opening_group([chosen[i][2] for i in own])]
-        label = f"{runs[run].label}, {'training' if mode == 'train' else mode.replace('eval', 'evaluation', 1)}"
-        sources.append({"run": run, "label": one_line(label), "groups": own, "opening": opening})
+        kind = {"train": "training", "eval": "evaluation"}.get(mode, f"evaluation of {mode.removeprefix('eval_')}")
+        label = one_line(f"{runs[run].label}, {kind}")
+        sources.append({"run": run, "label": label, "groups": own, "opening": opening})
     return sources
 
 

@@ -10,10 +10,13 @@ from peft import LoraConfig
 from tempo_trl.credit import prefix_values, td_errors
 from tempo_trl.report import read_trees
 from tempo_trl.report.callback import TreeCallback
+from tempo_trl.report.collect import read_inside
 from tempo_trl.report.group import padded
+from tempo_trl.report.page import page_data
 from tempo_trl.runs.curves import mean_rewards, read_curve
 from tempo_trl.runs.log import training_log
 from tempo_trl.runs.messages import prompt_text
+from tempo_trl.runs.run import read_runs
 from tempo_trl.runs.token_text import readable
 from tempo_trl.runs.trees import SCHEMA, recorded_modes, recorded_steps, trees_path, write_trees
 from tests.trainers.launching import run_ranks, torchrun
@@ -108,6 +111,9 @@ def test_each_of_several_evaluation_datasets_has_its_own_record_and_curve(tiny_m
         assert read_curve(training_log(tmp_path), f"eval_{name}_reward").value.tolist() == [pytest.approx(rewards)]
     assert mean_rewards([training_log(tmp_path)]) == ["reward", "eval_a/b_reward", "eval_c_reward_reward"]
     assert list(recorded_modes(tmp_path)) == ["train", "eval_a/b", "eval_c_reward"]
+    sources = page_data([read_inside(run, "run", "tempo") for run in read_runs([tmp_path])], "")["sources"]
+    kinds = ["training", "evaluation of a/b", "evaluation of c_reward"]
+    assert [source["label"] for source in sources] == [f"run, {kind}" for kind in kinds]
     with pytest.raises(ValueError, match="'eval_a/b'"):
         read_trees(tmp_path, mode="evaluation")
 
