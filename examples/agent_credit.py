@@ -1,4 +1,4 @@
-"""You learn which turns of an agent decided its outcome, and train it with credit for each of them.
+"""Shows which turns of an agent decided its outcome, and trains it with credit for each of them.
 
 PYTHONPATH=. python examples/agent_credit.py
 

@@ -1,4 +1,4 @@
-"""You learn which two names of a GRPO script to change, besides the import: the lines marked `<--`.
+"""Shows which two names of a GRPO script to change, besides the import: the lines marked `<--`.
 
 It runs offline, on any CPU, in seconds:
 

@@ -1,4 +1,4 @@
-"""You learn how to evaluate a checkpoint and how to read its answers, one line per question.
+"""Evaluates a checkpoint, and shows how to read its answers, one line per question.
 
 With rows of your own it runs offline:
 

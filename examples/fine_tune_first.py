@@ -1,4 +1,4 @@
-"""You learn to fine-tune on the references that you have, and then to train on the checker, which needs none.
+"""Fine-tunes on the references that you have, and then trains on the checker, which needs none.
 
 A language model writes orders in words as JSON: first TRL's SFTTrainer on 32 right answers, then SpanCreditTrainer.
 The checks of held-out orders are printed before, between and after. About five minutes on two CPU cores:

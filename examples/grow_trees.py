@@ -1,4 +1,4 @@
-"""You learn how to train TRL's own GRPOTrainer on completions that are grown as trees, with one of our rollouts.
+"""Trains TRL's own GRPOTrainer on completions that are grown as trees, with one of our rollouts.
 
 python examples/grow_trees.py
 """

@@ -1,5 +1,5 @@
-"""You learn how to query the trees that a run records: which tokens decide, how early completions part, and whether
-TEMPO does anything that GRPO does not.
+"""Queries the trees that a run records: which tokens decide, how early completions part, and whether TEMPO does
+anything that GRPO does not.
 
 python examples/inspect_run.py RUN_DIR        # the output folder of a TEMPO run, also while it trains
 python examples/inspect_run.py                # without one: trains for ten steps first

@@ -1,4 +1,4 @@
-"""You learn how to publish model, card, record and curves from a script of your own. It runs on any CPU, in seconds:
+"""Publishes model, card, record and curves from a script of your own. It runs on any CPU, in seconds:
 
     hf auth login                            # once; or set HF_TOKEN
     python examples/publish.py user/name     # a private repository, which is made

@@ -1,4 +1,4 @@
-"""You learn how one group becomes a prefix tree, values, TD errors and advantages: the group of the README, by hand.
+"""Shows how one group becomes a prefix tree, values, TD errors and advantages: the group of the README, by hand.
 
 python examples/read_a_tree.py
 """

@@ -1,4 +1,4 @@
-"""You learn how checks of a JSON answer become credit on its tokens, under span credit and under GRPO.
+"""Shows how checks of a JSON answer become credit on its tokens, under span credit and under GRPO.
 
 python examples/rewards_that_say_where.py
 """

@@ -1,8 +1,8 @@
 """tempo_trl: token-level credit assignment for RL training of language models, on top of Hugging Face TRL.
 
-`TEMPOTrainer` and `TEMPOConfig` stand in for TRL's `GRPOTrainer` and `GRPOConfig`; `TokenCreditTrainer` trains with
-your own credit function. The arithmetic behind them is in `tempo_trl.credit`, which needs neither TRL nor
-transformers.
+`TEMPOTrainer` and `TEMPOConfig` stand in for TRL's `GRPOTrainer` and `GRPOConfig`; `SpanCreditTrainer` trains on
+rewards that say where, `TokenCreditTrainer` with your own credit function. The arithmetic behind them is in
+`tempo_trl.credit`, which needs neither TRL nor transformers.
 """
 
 from importlib import import_module

@@ -104,7 +104,7 @@ def test_the_functions_train(kind, guide, tiny_model, tmp_path):
         names = {}
         exec("import torch\nfrom tempo_trl import Batch\n" + blocks[1], names)
         trainer = TokenCreditTrainer(
-            tiny_model, args=config(tmp_path, TokenCreditConfig), credit_func=names["floored_spans"], **keywords
+            tiny_model, args=config(tmp_path, TokenCreditConfig), credit_func=names["half_on_places"], **keywords
         )
     else:
         trainer = SpanCreditTrainer(tiny_model, args=config(tmp_path, SpanCreditConfig), **keywords)

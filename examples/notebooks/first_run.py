@@ -12,7 +12,7 @@
 
 # %% [markdown]
 # # A first run
-# You learn how to train with TEMPO, which metrics to look at first, and how to open the trees that a run records.
+# How to train with TEMPO, which metrics to look at first, and how to open the trees that a run records.
 #
 # It runs offline, on any CPU, in seconds. `jupytext --to notebook examples/notebooks/first_run.py` makes an `.ipynb`.
 

@@ -12,7 +12,7 @@
 
 # %% [markdown]
 # # Reading credit
-# You learn how a group of completions becomes a prefix tree, how TEMPO turns its values into advantages, and how to
+# How a group of completions becomes a prefix tree, how TEMPO turns its values into advantages, and how to
 # see the credit of completions that any trainer sampled.
 #
 # It runs offline in seconds and trains nothing.

@@ -62,7 +62,7 @@ class Settings:
     max_tokens: int | None = _flag(
         f"tokens of an answer (default: the run's, else {MAX_TOKENS}, with thinking {MAX_TOKENS_THINKING})", None, "N"
     )
-    temperature: float = _flag("temperature of the sampled answers (%(default)s, as in training)", 1.0, "T")
+    temperature: float = _flag("temperature of the sampled answers (%(default)s, whatever the run's is)", 1.0, "T")
     top_p: float = _flag("top-p of the sampled answers (%(default)s)", 1.0, "P")
     top_k: int = _flag("top-k of the sampled answers (%(default)s: all tokens)", 0, "K")
     seed: int = _flag("seed of the sampled answers (%(default)s)", 0, "N")

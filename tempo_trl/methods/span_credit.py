@@ -107,17 +107,17 @@ class SpanCreditTrainer(TokenCreditTrainer):
     Example:
 
     ```python
+    import re
+
     from tempo_trl import SpanCreditConfig, SpanCreditTrainer, SpanReward
 
 
     def fields(texts, city, **columns):
         rewards = []
         for text, expected in zip(texts, city):
-            start = text.find('"city"')
-            end = text.find(",", start)
-            found = start >= 0 and end >= 0
-            place = (start, end) if found else (None, None)
-            right = float(found and expected in text[start:end])
+            found = re.search(r'"city": "([^"]*)"', text)
+            place = found.span() if found else (None, None)
+            right = float(bool(found) and found[1] == expected)
             rewards.append([SpanReward("city", right, *place)])
         return rewards
 

@@ -94,7 +94,7 @@ class TEMPOTrainer(PrefixTreeTrainer):
         ([`TokenCreditTrainer`]). Groups with equal rewards get exactly 0, not the rounding error of their mean. A
         state is the prompt and the tokens after it. If an environment or a `rollout_func` gives the completions of a
         group different prompts, only those with the same prompt share credit, and such groups are not recorded. With
-        `td_coef=0` training is that of [`~trl.GRPOTrainer`], bit for bit.
+        `td_coef=0` and the same `epsilon_high` training is that of [`~trl.GRPOTrainer`], bit for bit.
 
         On grown trees (`rollout` other than `"iid"`) the prefix tree is still built from the token ids. Leaves have
         weights w in every mean and sum over completions: all children of a node have equal weight. TEMPO's properties
