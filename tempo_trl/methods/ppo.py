@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import torch
 from transformers import SchedulerType
+from trl.extras.profiling import profiling_context
 
 from tempo_trl.config_help import with_help
 from tempo_trl.credit.batch import Batch, Credit
@@ -18,7 +19,6 @@ from tempo_trl.trainers.report import log_sums
 from tempo_trl.trainers.scored_rows import ScoredRows, loss_mask
 from tempo_trl.trainers.settings import refuse_rewards_that_are_normalized_first
 from tempo_trl.trainers.token_credit import TokenCreditTrainer
-from tempo_trl.tree_forward.stopwatch import Stopwatch
 
 CRITIC_FOLDER = "critic"
 
@@ -129,9 +129,9 @@ class PPOTrainer(TokenCreditTrainer):
           completion's tokens. In evaluation nothing is learned, and the advantages are GRPO's.
 
         Logged as `ppo/*`. For each sampled batch: the mean of the values, the share of the returns' variance that they
-        explain. For each step: the critic's loss, its gradient norm before clipping and its time in seconds (which
-        TRL's `step_time` does not include). With `shared_trunk` the logged loss includes `value_coef` times the
-        critic's.
+        explain. For each step: the critic's loss, and its gradient norm before clipping. With `shared_trunk` the
+        logged loss includes `value_coef` times the critic's. TRL's `step_time` does not include the critic's time,
+        which trackers get as TRL's `profiling/Time taken: PPOTrainer.critic`.
     """
 
     _tag_names = ["trl", "ppo"]
@@ -157,7 +157,6 @@ class PPOTrainer(TokenCreditTrainer):
         refuse_engines_without_a_critic(self)
         self.critic = (SharedTrunkCritic if self.args.shared_trunk else SeparateCritic)(self)
         self._loss_sums = torch.zeros(2, device=self.accelerator.device)  # value loss and tokens since the last step
-        self._watch = Stopwatch(self.accelerator.device)
         self._micro_batches: list[dict] = []  # of the policy's training step, for the critic's
 
     @classmethod
@@ -254,7 +253,7 @@ class PPOTrainer(TokenCreditTrainer):
     def _after_backward(self):
         """The critic's step on a micro-batch, after the policy's activations are freed."""
         micro_batches, self._micro_batches = self._micro_batches, []
-        with self._watch.running():
+        with profiling_context(self, "critic"):  # which TRL's `step_time` leaves out
             for micro_batch in [] if self.args.shared_trunk else micro_batches:
                 self._value_loss(self.critic.values(*_whole(micro_batch)), micro_batch).backward()
             norm = self.critic.step() if self.accelerator.sync_gradients else None
@@ -265,7 +264,6 @@ class PPOTrainer(TokenCreditTrainer):
         log_sums(self, "ppo", {"value_loss": tuple(self._loss_sums.tolist())})
         self._loss_sums.zero_()
         self._metrics["train"]["ppo/critic_grad_norm"].append(norm)
-        self._metrics["train"]["ppo/critic_time"].append(self._watch.pop())
 
     # Starting, saving, resuming
 

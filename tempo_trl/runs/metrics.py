@@ -16,7 +16,6 @@ METRICS = {
     "tempo/duplicates": "completions that repeat an earlier one of their group / completions",
     "tempo/frac_zero_std": "groups without two different rewards, of completions, steps or criteria / groups",
     "tempo/packing_ratio": "tokens without padding / packed tokens; with `tree_forward`",
-    "tempo/tree_pass_seconds": "seconds of a forward pass on the tree, mean; with `tree_forward`",
     "tempo/prefix_covariance_L": "covariance of the rewards of two completions that share L tokens (1, 4, 16, 64, "
     "256), in the units of the outcome; prefix baseline",
     "tempo/value_error": "squared error of the baseline / squared error of the mean of the other completions, mean "
@@ -49,7 +48,6 @@ METRICS = {
     "ppo/value_mean": "the critic's values when the batch was sampled, mean over loss tokens",
     "ppo/explained_variance": "1 - variance of (return - value) / variance of returns",
     "ppo/critic_grad_norm": "norm of the critic's gradient before clipping",
-    "ppo/critic_time": "seconds in which the critic trained; TRL's `step_time` leaves them out",
 }
 
 CRITERIA = "criteria"  # name, reward and advantage of each criterion of a completion

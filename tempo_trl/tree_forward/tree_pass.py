@@ -9,6 +9,7 @@ from unittest.mock import patch
 import torch
 import torch.nn.functional as F
 from trl import GRPOTrainer
+from trl.extras.profiling import profiling_context
 from trl.models.utils import disable_gradient_checkpointing
 from trl.trainer import grpo_trainer
 from trl.trainer.utils import shuffle_sequence_dict
@@ -25,11 +26,10 @@ from tempo_trl.tree_forward.group_shuffle import shuffled_groups
 from tempo_trl.tree_forward.obstacles import first_obstacle
 from tempo_trl.tree_forward.packed_rows import PackedRows, pack_rows
 from tempo_trl.tree_forward.paths import Paths
-from tempo_trl.tree_forward.stopwatch import Stopwatch
 from tempo_trl.tree_forward.tree_attention import UNREAD, register_tree_attention, watched
 
 OF_TEXT = ("compute_aux_loss",)  # other arguments of a forward pass that are not about images
-COUNTED = ("tokens", "packed", "passes")
+COUNTED = ("tokens", "packed")
 
 
 class State(Enum):
@@ -68,9 +68,8 @@ class TreePass:
     def __init__(self, trainer: GRPOTrainer, obstacle: str | None = None):
         self.trainer = trainer
         self.state = State.OFF
-        # Counts and times by mode since the last log.
+        # Counts by mode since the last log.
         self._counted: dict[str, Counter] = defaultdict(Counter)
-        self._watches: dict[str, Stopwatch] = defaultdict(lambda: Stopwatch(trainer.accelerator.device))
         if trainer.args.tree_forward == "off":
             return
         register_tree_attention()
@@ -198,14 +197,14 @@ class TreePass:
         return torch.cat(logps), torch.cat(entropies) if compute_entropy else None, None
 
     def _chunk(self, model, packed: PackedRows, compute_entropy: bool) -> tuple[torch.Tensor, torch.Tensor | None]:
-        accelerator, mode = self.trainer.accelerator, self._mode
+        accelerator = self.trainer.accelerator
         # Without a mask, transformers would conclude from the positions that independent sequences are packed, and
         # mask them from each other.
         unread = UNREAD.to(packed.input_ids.device)
         config = accelerator.unwrap_model(model).config.get_text_config()
         # The router's loss, which is not used, cannot be computed from this mask.
         router = {"output_router_logits": False} if hasattr(config, "output_router_logits") else {}
-        with self._watches[mode].running(), accelerator.autocast(), watched(packed.paths):
+        with profiling_context(self.trainer, "tree_forward"), accelerator.autocast(), watched(packed.paths):
             outputs = model(
                 input_ids=packed.input_ids,
                 position_ids=packed.position_ids,
@@ -217,7 +216,7 @@ class TreePass:
             )
         logps = packed.unpack(outputs.log_probs[0])
         entropies = packed.unpack(outputs.entropy[0]) if compute_entropy else None
-        self._counted[mode].update(tokens=packed.num_tokens, packed=packed.input_ids.shape[1], passes=1)
+        self._counted[self._mode].update(tokens=packed.num_tokens, packed=packed.input_ids.shape[1])
         return logps, entropies
 
     # Micro-batches of whole groups
@@ -244,17 +243,15 @@ class TreePass:
     # Metrics
 
     def log(self) -> None:
-        """Add `tempo/packing_ratio` and `tempo/tree_pass_seconds` over all ranks to the metrics that TRL logs next."""
+        """Add `tempo/packing_ratio` over all ranks to the metrics that TRL logs next."""
         if self.state is not State.IN_USE:
             return
         accelerator, mode = self.trainer.accelerator, self._mode
         counted = self._counted.pop(mode, Counter())
-        own = [*(counted[name] for name in COUNTED), self._watches[mode].pop()]
-        own = torch.tensor(own, dtype=torch.float64, device=accelerator.device)
-        tokens, packed, passes, seconds = accelerator.reduce(own, reduction="sum").tolist()
-        if passes:
+        own = torch.tensor([counted[name] for name in COUNTED], dtype=torch.float64, device=accelerator.device)
+        tokens, packed = accelerator.reduce(own, reduction="sum").tolist()
+        if packed:
             self.trainer._metrics[mode]["tempo/packing_ratio"].append(tokens / packed)
-            self.trainer._metrics[mode]["tempo/tree_pass_seconds"].append(seconds / passes)
 
 
 def _has_images(arguments: dict) -> bool:

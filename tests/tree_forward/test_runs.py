@@ -81,7 +81,6 @@ def test_the_packing_ratio_is_tokens_over_packed_tokens_in_training_and_evaluati
     ratios = [entry["tempo/packing_ratio"] for entry in history if "tempo/packing_ratio" in entry]
     assert len(ratios) == 4
     assert all(2 < ratio < 8 for ratio in ratios)  # eights share their prompt, fours a stem
-    assert all(entry["tempo/tree_pass_seconds"] > 0 for entry in history if "tempo/packing_ratio" in entry)
     evaluated = [entry["eval_tempo/packing_ratio"] for entry in history if "eval_loss" in entry]
     assert len(evaluated) == 2
     assert all(1.5 < ratio < 4 for ratio in evaluated)
