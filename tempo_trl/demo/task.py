@@ -22,7 +22,6 @@ STEPS = 5
 TRAIN_PROBLEMS = 8192
 HELD_OUT = 512  # problems of each evaluation
 SPLITS = ("train", "test")
-_PROBLEM = re.compile(r"[0-9]([+-][0-9])+\?")
 
 
 def policy_path() -> Path:
@@ -31,15 +30,7 @@ def policy_path() -> Path:
 
 
 def worked_solution(problem: str) -> str:
-    """The only correct solution of `problem`: "7+5-3?" gives "7+5=2;2-3=9#9".
-
-    Raises:
-        ValueError: if `problem` is not digits joined by '+' and '-' and closed by '?'.
-    """
-    if not _PROBLEM.fullmatch(problem):
-        raise ValueError(
-            f"{problem!r} is not a problem of this task, expected digits joined by + and -. Use '7+5-3?', for example."
-        )
+    """The only correct solution of `problem`: "7+5-3?" gives "7+5=2;2-3=9#9"."""
     value, steps = int(problem[0]), []
     for term in re.findall("[+-][0-9]", problem):
         result = (value + int(term)) % 10
@@ -52,13 +43,7 @@ def correct_answer(completions: list[str], answer: list[str], **columns) -> list
     """TRL reward function: 1.0 if the text after a completion's last '#' is the answer, else 0.0.
 
     Only the answer counts: a solution whose mistakes cancel gets 1.0.
-
-    Raises:
-        ValueError: if the completions are conversational (lists of messages) rather than plain text.
     """
-    if not all(isinstance(completion, str) for completion in completions):
-        kind = type(completions[0]).__name__
-        raise ValueError(f"completions have type {kind}, expected plain text. Use prompts that are strings.")
     return [float(text.endswith(f"#{digit}")) for text, digit in zip(completions, answer, strict=True)]
 
 
