@@ -12,6 +12,7 @@ from tempo_trl.credit.batch import Batch, Credit
 from tempo_trl.credit.checks import check_counts, check_number
 from tempo_trl.credit.returns import return_scale
 from tempo_trl.credit.turns import first_steps, spread_turns
+from tempo_trl.methods.papers import arxiv_paper
 from tempo_trl.trainers.config import TokenCreditConfig
 from tempo_trl.trainers.settings import refuse_rewards_that_are_normalized_first
 from tempo_trl.trainers.token_credit import TokenCreditTrainer
@@ -140,16 +141,12 @@ class GiGPOTrainer(TokenCreditTrainer):
 
     _tag_names = ["trl", "gigpo"]
     _name = "GiGPO"
-    _paper = {
-        "title": "Group-in-Group Policy Optimization for LLM Agent Training",
-        "id": "2505.10978",
-        "citation": """@article{feng2025group,
-    title        = {{Group-in-Group Policy Optimization for LLM Agent Training}},
-    author       = {Lang Feng and Zhenghai Xue and Tingcong Liu and Bo An},
-    year         = 2025,
-    eprint       = {arXiv:2505.10978}
-}""",
-    }
+    _paper = arxiv_paper(
+        "2505.10978",
+        "feng2025group",
+        "Group-in-Group Policy Optimization for LLM Agent Training",
+        "Lang Feng and Zhenghai Xue and Tingcong Liu and Bo An",
+    )
     _config_cls = GiGPOConfig
     method_name = "gigpo"
     reads_step_rewards = reads_observations = True

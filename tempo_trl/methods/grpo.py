@@ -1,11 +1,11 @@
 """GRPO and HEPO: TRL's own advantages in the loop of the other methods, to be compared with them."""
 
-import textwrap
 from dataclasses import dataclass
 
 from tempo_trl.config_help import with_help
 from tempo_trl.credit.batch import Credit
 from tempo_trl.credit.prefix_covariance import PrefixCovariance
+from tempo_trl.methods.papers import arxiv_paper
 from tempo_trl.trainers.config import TokenCreditConfig
 from tempo_trl.trainers.token_credit import TokenCreditTrainer
 
@@ -70,20 +70,12 @@ class HEPOTrainer(PlainGRPOTrainer):
 
     _tag_names = ["trl", "hepo"]
     _name = "HEPO"
-    _paper = {
-        "title": "Beyond the 80/20 Rule: High-Entropy Minority Tokens Drive Effective Reinforcement Learning for LLM "
-        "Reasoning",
-        "id": "2506.01939",
-        # docstyle-ignore
-        "citation": textwrap.dedent("""\
-            @article{wang2025beyond,
-                title        = {{Beyond the 80/20 Rule: High-Entropy Minority Tokens Drive Effective Reinforcement
-                                Learning for LLM Reasoning}},
-                author       = {Shenzhi Wang and Le Yu and Chang Gao and Chujie Zheng and Shixuan Liu and others},
-                year         = 2025,
-                eprint       = {arXiv:2506.01939},
-            }"""),
-    }
+    _paper = arxiv_paper(
+        "2506.01939",
+        "wang2025beyond",
+        "Beyond the 80/20 Rule: High-Entropy Minority Tokens Drive Effective Reinforcement Learning for LLM Reasoning",
+        "Shenzhi Wang and Le Yu and Chang Gao and Chujie Zheng and Shixuan Liu and others",
+    )
 
     _config_cls = HEPOConfig
     method_name = "hepo"

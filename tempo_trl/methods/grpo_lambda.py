@@ -1,6 +1,5 @@
 """GRPO-lambda: eligibility traces inside GRPO's importance ratio, or as weights of its tokens."""
 
-import textwrap
 from dataclasses import dataclass
 
 import torch
@@ -9,6 +8,7 @@ from tempo_trl.config_help import with_help
 from tempo_trl.credit.batch import Batch
 from tempo_trl.credit.checks import check_choice, check_number, refuse
 from tempo_trl.credit.traces import STYLES, trace_weights, traced_reference
+from tempo_trl.methods.papers import arxiv_paper
 from tempo_trl.trainers.config import TokenCreditConfig
 from tempo_trl.trainers.report import log_sums
 from tempo_trl.trainers.scored_rows import loss_mask
@@ -153,19 +153,12 @@ class GRPOLambdaTrainer(TokenCreditTrainer):
 
     _tag_names = ["trl", "grpo-lambda"]
     _name = "GRPO_lambda"
-    _paper = {
-        "title": "GRPO-λ: Credit Assignment improves LLM Reasoning",
-        "id": "2510.00194",
-        # docstyle-ignore
-        "citation": textwrap.dedent("""\
-            @article{parthasarathi2025grpolambda,
-                title        = {{GRPO-$\\lambda$: Credit Assignment improves LLM Reasoning}},
-                author       = {Prasanna Parthasarathi and Mathieu Reymond and Boxing Chen and Yufei Cui and
-                                Sarath Chandar},
-                year         = 2025,
-                eprint       = {arXiv:2510.00194},
-            }"""),
-    }
+    _paper = arxiv_paper(
+        "2510.00194",
+        "parthasarathi2025grpolambda",
+        "GRPO-λ: Credit Assignment improves LLM Reasoning",
+        "Prasanna Parthasarathi and Mathieu Reymond and Boxing Chen and Yufei Cui and Sarath Chandar",
+    )
 
     _config_cls = GRPOLambdaConfig
     method_name = "grpo_lambda"

@@ -11,6 +11,7 @@ from tempo_trl.credit.batch import Batch, Credit
 from tempo_trl.credit.checks import check_counts, check_number
 from tempo_trl.credit.turns import first_steps, spread_turns
 from tempo_trl.methods.gigpo import labels_of, step_returns, whole_outcome
+from tempo_trl.methods.papers import arxiv_paper
 from tempo_trl.trainers.config import TokenCreditConfig
 from tempo_trl.trainers.settings import refuse_rewards_that_are_normalized_first
 from tempo_trl.trainers.token_credit import TokenCreditTrainer
@@ -112,16 +113,12 @@ class HGPOTrainer(TokenCreditTrainer):
 
     _tag_names = ["trl", "hgpo"]
     _name = "HGPO"
-    _paper = {
-        "title": "Hierarchy-of-Groups Policy Optimization for Long-Horizon Agentic Tasks",
-        "id": "2602.22817",
-        "citation": """@inproceedings{he2026hierarchy,
-    title        = {{Hierarchy-of-Groups Policy Optimization for Long-Horizon Agentic Tasks}},
-    author       = {Shuo He and Lang Feng and Qi Wei and Xin Cheng and Lei Feng and Bo An},
-    year         = 2026,
-    eprint       = {arXiv:2602.22817}
-}""",
-    }
+    _paper = arxiv_paper(
+        "2602.22817",
+        "he2026hierarchy",
+        "Hierarchy-of-Groups Policy Optimization for Long-Horizon Agentic Tasks",
+        "Shuo He and Lang Feng and Qi Wei and Xin Cheng and Lei Feng and Bo An",
+    )
     _config_cls = HGPOConfig
     method_name = "hgpo"
     reads_step_rewards = reads_observations = True

@@ -1,6 +1,5 @@
 """PPO: a learned critic instead of GRPO's group baseline, with TRL's own rollout, rewards and clipped loss."""
 
-import textwrap
 from collections.abc import Callable, Iterator
 from contextlib import nullcontext
 from dataclasses import dataclass
@@ -14,6 +13,7 @@ from tempo_trl.credit.batch import Batch, Credit
 from tempo_trl.credit.checks import check_number, refuse
 from tempo_trl.credit.gae import at_last_token, gae, mean_and_variance, moments, value_loss, whiten
 from tempo_trl.methods.critic import SeparateCritic, SharedTrunkCritic, refuse_engines_without_a_critic
+from tempo_trl.methods.papers import arxiv_paper
 from tempo_trl.trainers.config import TokenCreditConfig
 from tempo_trl.trainers.report import log_sums
 from tempo_trl.trainers.scored_rows import ScoredRows, loss_mask
@@ -136,18 +136,12 @@ class PPOTrainer(TokenCreditTrainer):
 
     _tag_names = ["trl", "ppo"]
     _name = "PPO"
-    _paper = {
-        "title": "Proximal Policy Optimization Algorithms",
-        "id": "1707.06347",
-        # docstyle-ignore
-        "citation": textwrap.dedent("""\
-            @article{schulman2017proximal,
-                title        = {{Proximal Policy Optimization Algorithms}},
-                author       = {John Schulman and Filip Wolski and Prafulla Dhariwal and Alec Radford and Oleg Klimov},
-                year         = 2017,
-                eprint       = {arXiv:1707.06347},
-            }"""),
-    }
+    _paper = arxiv_paper(
+        "1707.06347",
+        "schulman2017proximal",
+        "Proximal Policy Optimization Algorithms",
+        "John Schulman and Filip Wolski and Prafulla Dhariwal and Alec Radford and Oleg Klimov",
+    )
 
     _config_cls = PPOConfig
 

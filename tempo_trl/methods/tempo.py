@@ -1,12 +1,12 @@
 """TEMPO: GRPO's advantage per completion plus a TD error per token, computed on the prefix tree of each group."""
 
-import textwrap
 from dataclasses import dataclass
 
 from tempo_trl.config_help import with_help
 from tempo_trl.credit.advantages import outcome_and_td_errors
 from tempo_trl.credit.batch import Batch, Credit
 from tempo_trl.credit.checks import check_number
+from tempo_trl.methods.papers import arxiv_paper
 from tempo_trl.methods.prefix_tree_method import PrefixTreeConfig, PrefixTreeTrainer, on_grown_trees
 
 
@@ -108,18 +108,12 @@ class TEMPOTrainer(PrefixTreeTrainer):
 
     _tag_names = ["trl", "tempo"]
     _name = "TEMPO"
-    _paper = {
-        "title": "Exploiting Tree Structure for Credit Assignment in RL Training of LLMs",
-        "id": "2509.18314",
-        # docstyle-ignore
-        "citation": textwrap.dedent("""\
-            @article{tran2025exploiting,
-                title        = {{Exploiting Tree Structure for Credit Assignment in RL Training of LLMs}},
-                author       = {Hieu Tran and Zonghai Yao and Hong Yu},
-                year         = 2025,
-                eprint       = {arXiv:2509.18314},
-            }"""),
-    }
+    _paper = arxiv_paper(
+        "2509.18314",
+        "tran2025exploiting",
+        "Exploiting Tree Structure for Credit Assignment in RL Training of LLMs",
+        "Hieu Tran and Zonghai Yao and Hong Yu",
+    )
 
     _config_cls = TEMPOConfig
     method_name = "tempo"

@@ -1,6 +1,5 @@
 """The two methods called TreeRPO: completions grown as a tree, and advantages among siblings."""
 
-import textwrap
 from dataclasses import dataclass, replace
 
 from trl import GRPOConfig
@@ -10,6 +9,7 @@ from tempo_trl.credit.batch import Batch, Credit
 from tempo_trl.credit.checks import check_choice, refuse
 from tempo_trl.credit.grown_tree import branches
 from tempo_trl.credit.siblings import SIBLING_SCALES, count_once, sibling_advantages
+from tempo_trl.methods.papers import arxiv_paper
 from tempo_trl.methods.prefix_tree_method import with_forced_tokens
 from tempo_trl.rollout.config_fields import EntropyTreeFields, FixedTreeFields
 from tempo_trl.rollout.tree_rollout import TreeRollout
@@ -182,19 +182,12 @@ class TreeRPOTrainer(TokenCreditTrainer):
 
     _tag_names = ["trl", "treerpo"]
     _name = "TreeRPO"
-    _paper = {
-        "title": "TreeRPO: Tree Relative Policy Optimization",
-        "id": "2506.05183",
-        # docstyle-ignore
-        "citation": textwrap.dedent("""\
-            @article{yang2025treerpo,
-                title        = {{TreeRPO: Tree Relative Policy Optimization}},
-                author       = {Zhicheng Yang and Zhijiang Guo and Yinya Huang and Xiaodan Liang and Yiwei Wang and
-                                Jing Tang},
-                year         = 2025,
-                eprint       = {arXiv:2506.05183},
-            }"""),
-    }
+    _paper = arxiv_paper(
+        "2506.05183",
+        "yang2025treerpo",
+        "TreeRPO: Tree Relative Policy Optimization",
+        "Zhicheng Yang and Zhijiang Guo and Yinya Huang and Xiaodan Liang and Yiwei Wang and Jing Tang",
+    )
     _config_cls = TreeRPOConfig
     method_name = "treerpo"
     reads_trees = True
@@ -240,11 +233,8 @@ class TreeRPOEntropyTrainer(TokenCreditTrainer):
     _name = "TreeRPO_entropy"
     _paper = {
         "title": "TreeRPO: Hierarchical Credit Assignment for Reasoning in Language Models",
-        # docstyle-ignore
-        "citation": textwrap.dedent("""\
-            @misc{treerpo_hierarchical,
-                title        = {{TreeRPO: Hierarchical Credit Assignment for Reasoning in Language Models}},
-            }"""),
+        "citation": "@misc{treerpo_hierarchical,\n    title        = {{TreeRPO: Hierarchical Credit Assignment for "
+        "Reasoning in Language Models}},\n}",
     }
     _config_cls = TreeRPOEntropyConfig
     method_name = "treerpo_entropy"
