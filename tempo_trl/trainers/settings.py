@@ -4,6 +4,8 @@ from math import inf
 
 from trl import GRPOConfig
 
+from tempo_trl.credit.checks import refuse
+
 COUNTS = (
     *("max_completion_length", "num_iterations", "per_device_train_batch_size", "generation_batch_size"),
     *("gradient_accumulation_steps", "steps_per_generation"),
@@ -97,8 +99,5 @@ def refuse_what_cannot_train(args: GRPOConfig) -> None:
 
 def refuse_rewards_that_are_normalized_first(args: GRPOConfig, method: str) -> None:
     """Raise ValueError for "normalize_then_sum". `method` says what the method does with the weighted sum instead."""
-    if args.multi_objective_aggregation != "sum_then_normalize":
-        raise ValueError(
-            f"`multi_objective_aggregation` is {args.multi_objective_aggregation!r}, expected 'sum_then_normalize': "
-            f"it normalizes rewards within groups, but {method}. Leave it unset."
-        )
+    why = f"it normalizes rewards within groups, but {method}. Leave it unset"
+    refuse(args, {"multi_objective_aggregation": (args.multi_objective_aggregation != "sum_then_normalize", why)})

@@ -6,6 +6,7 @@ import torch
 from trl import GRPOConfig, GRPOTrainer
 
 from tempo_trl.adapters import mixes_rows
+from tempo_trl.credit.checks import refuse
 from tempo_trl.trainers.scored_rows import loss_mask
 
 
@@ -51,18 +52,15 @@ def on_all_rows(
 
 def refuse_gradients_without_advantage(args: GRPOConfig) -> None:
     """Raise ValueError for settings with which completions without an advantage have a gradient, or change others'."""
-    expected = {
-        "beta": (0.0, "the KL penalty trains every token"),
-        "entropy_coef": (0.0, "the entropy bonus trains every token"),
-        "use_adaptive_entropy": (False, "the entropy bonus trains every token"),
-        "top_entropy_quantile": (1.0, "its threshold is that of all tokens"),
+    unset = "{}, also those of completions without an advantage. Leave it unset, or set skip_zero_advantages=False"
+    bonus = unset.format("the entropy bonus trains all tokens")
+    refused = {
+        "beta": (args.beta != 0, unset.format("the KL penalty trains all tokens")),
+        "entropy_coef": (args.entropy_coef != 0, bonus),
+        "use_adaptive_entropy": (args.use_adaptive_entropy, bonus),
+        "top_entropy_quantile": (args.top_entropy_quantile != 1, unset.format("its threshold is that of all tokens")),
     }
-    for name, (value, why) in expected.items():
-        if getattr(args, name) != value:
-            raise ValueError(
-                f"`skip_zero_advantages=True` needs {name}={value}, got {getattr(args, name)}: {why}, also those of "
-                f"completions without an advantage. Set {name}={value}, or skip_zero_advantages=False."
-            )
+    refuse(args, refused)
 
 
 def refuse_models_that_see_all_rows(trainer: GRPOTrainer) -> None:
