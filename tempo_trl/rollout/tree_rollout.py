@@ -30,20 +30,17 @@ class TreeRollout:
             in evaluation.
 
     Raises:
-        ValueError: at the first call, see [`~tempo_trl.rollout.tree_requirements.check_trees_can_grow`].
+        ValueError: when it is called, see [`~tempo_trl.rollout.tree_requirements.check_trees_can_grow`].
         RuntimeError: if the prompts of a rank are not whole groups.
     """
 
     def __init__(self, grower: Grower):
         self.grower = grower
         self.trees: list[GrownTree] | None = None
-        self._checked = False
 
     def __call__(self, prompts: list, trainer: GRPOTrainer) -> dict[str, list]:
         """TRL's rollout for this rank's prompts, one per completion: `prompt_ids`, `completion_ids`, `logprobs`."""
-        if not self._checked:
-            check_trees_can_grow(trainer.args, self.grower, trainer)
-            self._checked = True
+        check_trees_can_grow(trainer.args, self.grower, trainer)
         prompt_ids, images, _ = trainer._tokenize_prompts(prompts)
         if images is not None:
             raise ValueError("Tree rollouts support text prompts only, got prompts with images. Remove the images.")
