@@ -1,6 +1,7 @@
 """The model card of a run: its metadata and its commands. What it says is in the template, `model_card.md`."""
 
 import shlex
+from argparse import ArgumentParser
 from pathlib import Path
 
 from huggingface_hub import ModelCard, ModelCardData
@@ -83,11 +84,8 @@ def commands(record: dict) -> list[str]:
 
 
 def without_flags(argv: list[str], names: tuple[str, ...]) -> list[str]:
-    """`argv` without the flags `names` and their values."""
-    kept, dropping = [], False
-    for argument in argv:
-        if argument.startswith("--"):
-            dropping = argument[2:].partition("=")[0].replace("-", "_") in names
-        if not dropping:
-            kept.append(argument)
-    return kept
+    """`argv` without the flags `names`, written with underscores or dashes, and their values."""
+    parser = ArgumentParser(add_help=False, allow_abbrev=False)
+    for name in names:
+        parser.add_argument(f"--{name}", f"--{name.replace('_', '-')}", nargs="?")
+    return parser.parse_known_args(argv)[1]
