@@ -8,7 +8,6 @@ import torch
 from torch.nn.functional import pad
 
 from tempo_trl.credit.advantages import are_equal
-from tempo_trl.credit.checks import check_number
 from tempo_trl.credit.traces import eligibility_trace, packed, unpacked
 
 SMALLEST_VARIANCE = 1e-8  # added to the variance, so that advantages that are all the same become 0
@@ -42,15 +41,7 @@ def gae(
     Returns:
         `tuple[torch.Tensor, torch.Tensor]`: advantages and returns, each `(B, T)`, dtype and device of `values`, 0
         outside the mask.
-
-    Raises:
-        ValueError: if the shapes differ, or gamma or lambda is not between 0 and 1.
     """
-    if not rewards.shape == values.shape == mask.shape or values.ndim != 2:
-        shapes = ", ".join(str(tuple(x.shape)) for x in (rewards, values, mask))
-        raise ValueError(f"`rewards`, `values` and `mask` must all be (B, T), got the shapes {shapes}.")
-    check_number("gamma", gamma, 1)
-    check_number("lam", lam, 1)
     inside = mask != 0
     reward, value = packed(rewards.to(values.dtype), inside), packed(values, inside)
     td_error = reward + gamma * pad(value, (0, 1))[:, 1:] - value

@@ -8,9 +8,7 @@ token, -1 after a row's end. Segments are numbered over all trees of a batch, pa
 import torch
 
 from tempo_trl.credit.advantages import EPSILON, are_equal
-from tempo_trl.credit.checks import check_choice
 
-AVERAGES = ("children", "leaves")
 SIBLING_SCALES = ("none", "std", "bernoulli")
 
 
@@ -55,7 +53,7 @@ def sibling_advantages(
         `torch.Tensor` of shape `(B, T)`, float32, on the device of `segment`.
 
     Raises:
-        ValueError: for an unknown average or scale, or rewards outside of 0 to 1 with `"bernoulli"`.
+        ValueError: for rewards outside of 0 to 1 with `"bernoulli"`.
     """
     sizes = (rewards.abs() if sizes is None else sizes).masked_fill(rewards.isnan(), torch.nan)
     of_both = (segment_values(parent.cpu(), leaf.cpu(), each.detach().cpu(), average) for each in (rewards, sizes))
@@ -87,7 +85,6 @@ def segment_values(
     Returns:
         `torch.Tensor` of shape `(N + P,)`, float64, the P prompts last; NaN where no completion below is scorable.
     """
-    check_choice("average", average, AVERAGES)
     nodes = max(len(parent), int(parent.max()) + 1 if len(parent) else 0)
     scorable = ~rewards.isnan()
     total = torch.bincount(leaf[scorable], rewards[scorable].double(), nodes)
@@ -121,7 +118,6 @@ def count_once(segment: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
 
 def _relative_to_siblings(parent: torch.Tensor, values: torch.Tensor, sizes: torch.Tensor, scale: str) -> torch.Tensor:
     """Advantage of each segment among the children of its parent: `(N,)`, 0 where nothing differs or is unscorable."""
-    check_choice("scale", scale, SIBLING_SCALES)
     own = values[: len(parent)]
     scorable = ~own.isnan()
     own, above = own[scorable], parent[scorable]

@@ -7,8 +7,6 @@ time are the tokens of a mask, those that the policy sampled: a tool's answer ta
 import torch
 from torch.nn.functional import pad
 
-from tempo_trl.credit.checks import check_choice, check_number
-
 STYLES = ("recent", "both")
 LARGEST_LOG_RATIO = 80.0  # exp(88.8) is infinite in float32, and the gradient of a clipped infinite ratio is NaN
 
@@ -31,16 +29,7 @@ def eligibility_trace(x: torch.Tensor, decay: float, style: str = "recent") -> t
 
     Returns:
         `torch.Tensor` of shape `(B, T)`, dtype and device of `x`.
-
-    Raises:
-        ValueError: if the rank, the decay or the style does not fit.
     """
-    if x.ndim != 2 or not x.is_floating_point():
-        raise ValueError(
-            f"`x` must be (B, T) and have a floating-point dtype, got shape {tuple(x.shape)} and dtype {x.dtype}."
-        )
-    check_number("decay", decay, 1)
-    check_choice("style", style, STYLES)
     return _recent(x, decay) if style == "recent" else _both(x, decay)
 
 

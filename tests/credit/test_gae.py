@@ -1,6 +1,5 @@
 """Generalised advantage estimation against its definition in loops, its closed forms, and the critic's loss."""
 
-import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
@@ -71,16 +70,3 @@ def test_moments_of_two_halves_add_up_to_those_of_the_whole():
 def test_without_a_token_there_is_nothing_to_whiten():
     same, nothing = torch.full(MASK.shape, 0.7), torch.zeros_like(MASK)
     assert not whiten(same, nothing, *mean_and_variance(moments(same, nothing))).any()
-
-
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        ({"gamma": 1.1}, "`gamma` must be between 0 and 1, got 1.1"),
-        ({"rewards": torch.zeros(3)}, r"must all be \(B, T\), got the shapes \(3,\), \(3, 5\)"),
-    ],
-)
-def test_what_does_not_fit_is_refused(change, message):
-    arguments = {"rewards": torch.zeros(3, 5), "values": torch.zeros(3, 5), "mask": MASK, "gamma": 1.0, "lam": 1.0}
-    with pytest.raises(ValueError, match=message):
-        gae(**(arguments | change))

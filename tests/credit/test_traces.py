@@ -104,17 +104,3 @@ def test_a_ratio_that_exp_cannot_hold_has_a_finite_gradient():
     torch.min(ratio, ratio.clamp(max=1.2)).sum().backward()
     assert ratio.max().log().item() == pytest.approx(LARGEST_LOG_RATIO)
     assert logps.grad.isfinite().all()
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        ((torch.ones(3), 0.5), r"`x` must be \(B, T\) and have a floating-point dtype, got shape \(3,\)"),
-        ((torch.ones(1, 3, dtype=torch.long), 0.5), "dtype torch.int64"),
-        ((torch.ones(1, 3), 1.5), "must be between 0 and 1, got 1.5"),
-        ((torch.ones(1, 3), 0.5, "early"), "`style` must be one of .*, got 'early'"),
-    ],
-)
-def test_what_is_no_trace_is_refused(arguments, message):
-    with pytest.raises(ValueError, match=message):
-        eligibility_trace(*arguments)
