@@ -97,6 +97,9 @@ def _taken_apart(text: str) -> _Parts:
     return _Parts(plain_text(name[1]) if name else "", value.strip(), unit, percent == 1)
 
 
+_LETTERS = re.compile("[A-Za-z]+")
+
+
 def _is_same_value(gold: str, answer: str) -> bool:
     if not (gold and answer) or plain_text(gold) == plain_text(answer):
         return bool(gold and answer)
@@ -109,6 +112,8 @@ def _is_same_value(gold: str, answer: str) -> bool:
         return brackets == their_brackets and _are_same(parts, their_parts, in_order)
     if (parts, their_parts) != ([gold], [answer]):  # brackets around one value
         return _is_equal(parts[0], their_parts[0])
+    if _LETTERS.fullmatch(gold) and _LETTERS.fullmatch(answer):  # two words, which a formula would take for products
+        return False
     from tempo_trl.rewards.math_formula import is_same_formula
 
     return is_same_formula(gold if ours is None else str(ours), answer if theirs is None else str(theirs))

@@ -22,6 +22,7 @@ _WHOLE = re.compile(
 _WORD = re.compile(r"(?<=[\w)\]}!] )[a-zA-Z]{2} ?(?=[\w(\[{\\])")  # between two values, as in `3 or 5`
 _LOGARITHM = re.compile(r"\\log ?_ ?(\w)")  # `\log_2 10` is not two numbers side by side
 # math-verify reads numbers side by side as a mixed number: `2(3)` as 5.
+_FRACTION = re.compile(r"(?<![\d.^_)}])(\d+) ?/ ?(\d+)(?![\d.])")  # `1/2x` is a half of x, as `1/2(x)` is of (x)
 _BINOMIAL = r"\\binom ?\{\w+\} ?\{\w+\}"
 _PRODUCT = re.compile(rf"({_BINOMIAL}) ?(?=[\d(]|\\(?:binom|frac))|((?<![\^_])\d|\)) ?(?=\(|\\binom)")
 _NORMAL = NormalizationConfig(units=False, malformed_operators=True, nits=True, boxed="none")
@@ -31,7 +32,7 @@ DIGITS = 100  # of two numbers that are compared
 
 def is_same_formula(gold: str, answer: str) -> bool:
     """Whether two formulas are read as a whole and have the same value."""
-    gold, answer = (_PRODUCT.sub(r"\1\2 \\cdot ", _LOGARITHM.sub(r"\\log_{\1}", text)) for text in (gold, answer))
+    gold, answer = map(_unambiguous, (gold, answer))
     if not (_is_whole(gold) and _is_whole(answer)):
         return False
     try:
@@ -40,6 +41,12 @@ def is_same_formula(gold: str, answer: str) -> bool:
         raise
     except Exception:  # the parser raises Exception itself for whatever it does not read
         return False
+
+
+def _unambiguous(text: str) -> str:
+    for pattern, instead in ((_LOGARITHM, r"\\log_{\1}"), (_FRACTION, r"\\frac{\1}{\2}"), (_PRODUCT, r"\1\2 \\cdot ")):
+        text = pattern.sub(instead, text)
+    return text
 
 
 def _is_whole(text: str) -> bool:

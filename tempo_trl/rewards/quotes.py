@@ -100,7 +100,7 @@ def _merged(spans: list[SpanReward]) -> list[SpanReward]:
     """The criteria of a completion: each with its places, or once without a place."""
     placed = {span[:2] for span in spans if span.start is not None}
     kept = [span for span in spans if span.start is not None or span[:2] not in placed]
-    return [*{(*span[:2], span.start): span for span in kept}.values()]
+    return list(dict.fromkeys(kept))
 
 
 class _Words:

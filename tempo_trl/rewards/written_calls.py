@@ -10,6 +10,7 @@ A call that TRL parsed is looked for by what it says. Where TRL parsed none, the
 
 import json
 import re
+from contextlib import suppress
 from itertools import zip_longest
 from typing import Any, NamedTuple
 
@@ -27,9 +28,12 @@ class Written(NamedTuple):
 
 
 def _called(call: Any) -> tuple[str, dict]:
-    """Name and arguments of a call; empty if it is malformed."""
+    """Name and arguments of a call, which a server gives as JSON text; empty if it is malformed."""
     function = call.get("function", call) if isinstance(call, dict) else None
     name, arguments = (function.get("name"), function.get("arguments")) if isinstance(function, dict) else (None, None)
+    if isinstance(arguments, str):
+        with suppress(ValueError, RecursionError):
+            arguments = json.loads(arguments)
     return name if isinstance(name, str) else "", arguments if isinstance(arguments, dict) else {}
 
 
@@ -47,8 +51,10 @@ def find_call(call: Any, text: str, begin: int) -> Written | None:
         is_json = _is_said(name, keys, tagged["body"])
         if is_json is not None:
             return Written(tagged.span(), tagged.span("body"), is_json)
-    place = _in_a_row([{name}, *_pieces(arguments)], text, begin) if name else None
-    return place and Written(place, place)
+    with suppress(RecursionError):  # nested so deep that no reference is
+        place = _in_a_row([{name}, *_pieces(arguments)], text, begin) if name else None
+        return place and Written(place, place)
+    return None
 
 
 def _is_said(name: str, keys: list[str], body: str) -> bool | None:

@@ -108,6 +108,8 @@ def test_several_quotations_of_one_criterion_are_its_places():
     spans = judged(("a", 1.0, "tower"), ("a", 1.0, "tall"), ("a", 1.0, "tower"), ("a", 1.0, "not there"))
     assert spans == [("a", 1.0, 4, 9), ("a", 1.0, 24, 28)]
     assert judged(("a", 1.0, "not there"), ("a", 1.0, None)) == [("a", 1.0, None, None)]
+    one_in_another = judged(("a", 1.0, "tower is"), ("a", 1.0, "tower"))
+    assert one_in_another == [("a", 1.0, 4, 12), ("a", 1.0, 4, 9)]
 
 
 def test_a_quotation_that_is_not_there_has_no_place_and_is_counted():

@@ -11,6 +11,7 @@ from trl.chat_template_utils import qwen3_5_template
 
 from tempo_trl.rewards import json_fields
 from tempo_trl.rewards.tool_call_fields import tool_call_fields
+from tempo_trl.rewards.written_calls import find_call
 from tempo_trl.trainers.span_rewards import checked_spans
 
 END = "<|im_end|>"
@@ -189,6 +190,23 @@ def test_parsed_calls_whose_tags_are_gone_are_judged_without_places():
     assert set(map(str, found.values())) == {str((1.0, []))}
     assert judged("It is warm.", [CLOCK], [MESSAGES])["name"] == (0.0, [])
     assert judged("It is warm.", [CLOCK], [MESSAGES[2:]])["name"] == (0.0, ["It is warm."])
+
+
+def test_arguments_of_a_servers_call_are_json_text():
+    text, message = written(WEATHER), {"role": "assistant", "content": ""}
+    objects, texts = (
+        [[message | {"tool_calls": [{"type": "function", "function": WEATHER | {"arguments": arguments}}]}]]
+        for arguments in (WEATHER["arguments"], json.dumps(WEATHER["arguments"]))
+    )
+    assert judged(text, [WEATHER], texts) == judged(text, [WEATHER], objects)
+    assert judged(text, [CLOCK | {"name": "weather"}], texts)["arguments"][0] == 0.0
+
+
+def test_a_call_that_is_nested_beyond_reason_has_no_place():
+    deep = {}
+    for _ in range(2000):
+        deep = {"a": deep}
+    assert find_call({"name": "weather", "arguments": deep}, "weather", 0) is None
 
 
 def test_calls_that_a_template_does_not_write_as_json_are_judged_as_trl_parsed_them():
