@@ -68,6 +68,13 @@ def refuse_what_cannot_train(args: GRPOConfig) -> None:
     for name, value in vars(args).items():
         if value != value:
             raise ValueError(f"`{name}` is nan, expected a number. Correct it.")
+    sampled = args.per_device_train_batch_size * args.world_size * args.steps_per_generation
+    if args.generation_batch_size != sampled:
+        raise ValueError(
+            f"`generation_batch_size` is {args.generation_batch_size}, expected per_device_train_batch_size x "
+            f"processes x steps_per_generation = {sampled}: TRL derives it when a configuration is built, and would "
+            "leave out prompts. Build a new configuration instead of changing one of these."
+        )
     if args.max_completion_length is None and args.loss_type == "dr_grpo":
         raise ValueError("`max_completion_length` is None, expected a number: dr_grpo's loss divides by it. Set it.")
     if not 0 < args.temperature < inf:

@@ -28,6 +28,8 @@ def _of_options(trainer: GRPOTrainer) -> Iterator[str]:
         yield "the router's auxiliary loss is a mean over all tokens of a batch (set router_aux_loss_coef=0)"
     if trainer.args.torch_compile or trainer.accelerator.state.dynamo_plugin.backend != DynamoBackend.NO:
         yield "torch.compile would recompile for each length of the stream (unset torch_compile and dynamo_backend)"
+    if trainer.args.neftune_noise_alpha is not None:
+        yield "NEFTune draws noise (unset neftune_noise_alpha)"
     if getattr(trainer.accelerator, "parallelism_config", None) is not None:
         yield "context, sequence and tensor parallelism split rows (unset accelerate's parallelism_config)"
 

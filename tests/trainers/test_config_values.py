@@ -68,6 +68,15 @@ def test_a_loss_that_divides_by_the_maximum_length_needs_one(tmp_path):
         TEMPOTrainer("nowhere/nothing", parity, args, questions())
 
 
+@pytest.mark.parametrize("name", ["per_device_train_batch_size", "steps_per_generation", "generation_batch_size"])
+def test_a_batch_size_that_is_changed_later_does_not_leave_out_prompts(name, tmp_path):
+    """TRL samples as many prompts as `generation_batch_size` says, and keeps what fits the two others."""
+    args = config(tmp_path)
+    setattr(args, name, 2 * getattr(args, name))
+    with pytest.raises(ValueError, match=r"`generation_batch_size` is .*Build a new configuration"):
+        TEMPOTrainer("nowhere/nothing", parity, args, questions())
+
+
 def test_the_check_knows_trackers(capsys):
     assert cli.main(["train", "--check", "--config", "sums/tempo", "--report_to", "nothing_known"]) == 2
     assert "nothing_known is not supported" in capsys.readouterr().err

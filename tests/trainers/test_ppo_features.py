@@ -79,6 +79,7 @@ REFUSED = [
     ({"critic_learning_rate": -1e-5}, "`critic_learning_rate` must be a finite number of at least 0"),
     ({"value_coef": float("inf")}, "`value_coef` must be a finite number of at least 0, got inf"),
     ({"shared_trunk": True, "critic_model_name_or_path": "x"}, "`shared_trunk` reads no other model. Unset one"),
+    ({"shared_trunk": True, "torch_compile": True}, "`torch_compile` is True.*Unset it or `shared_trunk`"),
     ({"scale_rewards": "batch"}, "`scale_rewards` is 'batch'.*`whiten_advantages` is its scaling"),
     ({"multi_objective_aggregation": "normalize_then_sum"}, "normalizes rewards within groups.*Leave it unset"),
     ({"lr_scheduler_type": "greedy", "eval_strategy": "epoch"}, "greedy.*the critic has no metric"),

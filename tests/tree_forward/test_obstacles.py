@@ -32,6 +32,7 @@ OBSTACLES = [  # architecture, what the model has, what the trainer has, what is
     ("llama", {"rope_parameters": DYNAMIC}, {}, "depend on the length of the batch: dynamic"),
     ("mixtral", {"router_jitter_noise": 0.1}, {}, "routers draw noise .set router_jitter_noise=0"),
     ("qwen3_moe", {}, {"router_aux_loss_coef": 0.1}, "router's auxiliary loss"),
+    ("qwen3", {}, {"neftune_noise_alpha": 5.0}, "NEFTune draws noise .unset neftune_noise_alpha"),
     ("qwen3", {}, {"peft_config": DROPS}, "share its noise .set disable_dropout=True"),
     *(("qwen3", {}, {"peft_config": adapter}, "the adapter depends on more") for adapter in (VIRTUAL, INVOKED, MIXED)),
 ]
