@@ -177,9 +177,10 @@ def _after_more_epochs(study: Study, epochs: int) -> Study:
     return _main_arms(study, f"{epochs}_epochs", "grpo", "span_credit", "tempo", start=start, alone=alone)
 
 
-def _for_more_steps(study: Study, steps: int) -> Study:
-    """GRPO and span credit for more steps, with one seed: whether one of them catches up."""
-    return _main_arms(study, f"{steps}_steps", "grpo", "span_credit", steps=steps, seeds=study.seeds[:1], alone=())
+def _for_more_steps(study: Study, steps: int, seeds: int) -> Study:
+    """GRPO and span credit for more steps, with the first seeds: whether one of them catches up."""
+    of_them = study.seeds[:seeds]
+    return _main_arms(study, f"{steps}_steps", "grpo", "span_credit", steps=steps, seeds=of_them, alone=())
 
 
 def _on_all_seeds(study: Study, *arms: str) -> Study:
@@ -195,6 +196,6 @@ PRODUCTS = _after_examples("products", "products", 30, Start(64, 1e-4), **IN_PRO
 PRODUCTS = _on_all_seeds(PRODUCTS, "prefix_baseline", "lambda_grpo", "tempo on trees")
 DIRECTORY = _after_examples("directory", "directory", 24, Start(300, 1e-4), **on_success("directory", agent=True))
 MORE_EPOCHS = _after_more_epochs(TUNED_ORDERS, 4), _after_more_epochs(PRODUCTS, 4), _after_more_epochs(DIRECTORY, 2)
-MORE_STEPS = _for_more_steps(PRODUCTS, 60), _for_more_steps(DIRECTORY, 40)
+MORE_STEPS = _for_more_steps(PRODUCTS, 60, seeds=3), _for_more_steps(DIRECTORY, 40, seeds=2)
 OTHERS = INSTRUCTIONS, ORDERS, *map(_with_criteria, ("calls", "word_sums"))
 STUDIES = {study.name: study for study in (TUNED_ORDERS, PRODUCTS, DIRECTORY, *MORE_EPOCHS, *MORE_STEPS, *OTHERS)}

@@ -241,3 +241,13 @@ def test_on_grown_trees_leaving_the_branch_out_is_unbiased_and_leaving_one_out_i
     true = true_gradient(list(product((0, 1), repeat=DEPTH)))
     np.testing.assert_allclose(expected_gradient(samples, chances, learned, segments), true, **EXACT)
     assert np.abs(expected_gradient(samples, chances, learned) - true).max() > 1e-3
+
+
+@ANY
+def test_groups_whose_branches_have_equal_ids_do_not_see_each_other(learned):
+    size = len(GROWN_ROWS)
+    rewards = np.random.default_rng(0).normal(size=(2, size)).tolist()
+    together = in_double(GROWN_ROWS * 2, rewards[0] + rewards[1], size, learned, SEGMENTS * 2)
+    for number in range(2):
+        alone = in_double(GROWN_ROWS, rewards[number], size, learned, SEGMENTS)
+        np.testing.assert_allclose(together[number * size : (number + 1) * size], alone)

@@ -36,3 +36,16 @@ def test_seeds_differ_by_generation_and_are_the_same_after_a_resume():
     assert len({seed["seed"] for seed in seeds}) == 3
     assert sampler(seed=7, step=4, micro_step=0)._seed(0) == seeds[2]
     assert sampler()._seed(0) == {}
+
+
+def test_the_log_probability_is_that_of_the_sampled_token_wherever_the_server_lists_it():
+    found = sampler()._continuation([7, 8], [[-0.5, -1.0], [-0.25, -2.0]], [[3, 7], [8, 3]], 4, 1)
+    assert found.logprobs == [-1.0, -0.25]
+    assert found.top.token_ids.tolist() == [[3], [8]]
+
+
+def test_seeds_differ_by_round_and_request():
+    own, seeds = sampler(seed=7), set()
+    for own.rounds in range(3):
+        seeds |= {own._seed(place)["seed"] for place in range(3)}
+    assert len(seeds) == 9

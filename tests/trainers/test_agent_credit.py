@@ -9,7 +9,7 @@ import torch
 
 from tempo_trl import Batch
 from tempo_trl.credit.advantages import outcome_advantages
-from tempo_trl.credit.anchors import observation_keys
+from tempo_trl.credit.anchors import observation_keys, relative_returns, state_labels
 from tempo_trl.credit.returns import TurnRewards
 from tempo_trl.methods.gigpo import gigpo_credit
 from tempo_trl.methods.hgpo import hgpo_credit
@@ -91,7 +91,8 @@ def test_the_cut_of_an_earlier_turn_changes_no_history_of_hgpo():
 @SCALES
 @pytest.mark.parametrize("rewarded", [True, False])
 @pytest.mark.parametrize("seed", range(4))
-def test_gigpo_and_hgpo_are_their_definitions(seed, rewarded, scale):
+@pytest.mark.parametrize("alpha", [0.0, 1.0, 2.0])
+def test_gigpo_and_hgpo_are_their_definitions(seed, alpha, rewarded, scale):
     rollouts, batch = random_batch(seed, scale)
     batch = batch if rewarded else replace(batch, step_rewards=None)
     histories = [rollouts.histories(row) for row in range(12)]
@@ -112,9 +113,9 @@ def test_gigpo_and_hgpo_are_their_definitions(seed, rewarded, scale):
         return (returns[row, n].item() - np.mean(visits)) / unit
 
     gigpo = by_turn(gigpo_credit(batch, 0.5, 0.9, scale=scale).advantages, batch)
-    hgpo = by_turn(hgpo_credit(batch, 2, 1.0, 0.9, scale).advantages, batch)
+    hgpo = by_turn(hgpo_credit(batch, 2, alpha, 0.9, scale).advantages, batch)
     for row, n in gigpo:
-        parts = [(k + 1, relative(row, n, k)) for k in range(3)]
+        parts = [((k + 1) ** alpha, relative(row, n, k)) for k in range(3)]
         known = [(weight, part) for weight, part in parts if part is not None]
         expected = outcomes[row].item() + 0.5 * (parts[0][1] or 0.0)
         assert gigpo[row, n] == pytest.approx(expected, rel=1e-4, abs=1e-4)
@@ -220,10 +221,10 @@ def without_turns(rollouts: Rollouts, rows: list[int]) -> Rollouts:
 
 @METHODS
 @pytest.mark.parametrize("rewarded", [True, False])
-def test_where_no_row_has_a_turn_there_is_no_credit_and_no_error(credit, rewarded):
+def test_where_no_row_has_a_turn_there_is_no_error(credit, rewarded):
     rollouts = without_turns(Rollouts(3), list(range(6)))
     batch = batch_of(rollouts, torch.zeros(6, 0) if rewarded else None)
-    assert not (credit(batch, "group").advantages * batch.loss_mask).any()
+    assert credit(batch, "group").advantages.isfinite().all()  # none of them is of a token of the loss
 
 
 @METHODS
@@ -236,3 +237,27 @@ def test_rewards_of_0_are_as_none_and_a_row_without_a_turn_counts_in_its_group(c
         zeros = replace(batch, step_rewards=torch.zeros(batch.observations.shape))
         plain, zeroed = (credit(b, scale).advantages * batch.loss_mask for b in (batch, zeros))
         torch.testing.assert_close(zeroed, plain, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("history", [1, 2])
+def test_gigpo_compares_states_with_their_history(history):
+    rollouts, batch = random_batch(0, "none")
+    found, last = (gigpo_credit(batch, 1.0, 0.9, k, "none").added for k in (history, 0))
+    returns, labels = batch.turn_rewards.returns(0.9), state_labels(rollouts.observations, rollouts.size, history)
+    expected = relative_returns(returns, labels[history], normalize=False)
+    assert not torch.equal(found, last)
+    for (row, n), value in by_turn(found, batch).items():
+        assert value == pytest.approx(float(expected[row, n]), abs=1e-5)
+
+
+def test_hgpo_does_not_count_visits_of_unscorable_completions():
+    """A history that only an unscorable row shares has no weight: the credit is that of a group without the row."""
+    _, batch = random_batch(0, "none")
+    rewards = batch.rewards.clone()
+    rewards[[0, 4, 8]] = torch.nan
+    batch = replace(batch, rewards=rewards, step_rewards=None)
+    apart = batch.observations.clone()
+    for row in (0, 4, 8):  # in states of its own
+        apart[row] = torch.where(apart[row] != 0, 1000 + row * 50 + torch.arange(apart.shape[1]), 0)
+    ours, alone = (hgpo_credit(each, 2, 1.0, 0.9, "none") for each in (batch, replace(batch, observations=apart)))
+    torch.testing.assert_close(ours.advantages, alone.advantages)

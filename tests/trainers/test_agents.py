@@ -155,3 +155,21 @@ def test_an_environment_without_tools_needs_no_maximum_length(tiny_model, tmp_pa
     rows = rows.add_column("environments", ["kitchen"] * 8)  # TRL gives it to `reset`, and functions the environments
     trainer = TEMPOTrainer(tiny_model, None, args, rows, environment_factory=Judged)
     assert trainer.reward_func_names == ["Judged"]
+
+
+GIGPO = {"step_advantage_weight": 0.3, "gamma": 0.5, "state_history": 1, "scale_rewards": "none"}
+HGPO = {"state_history": 1, "history_weight": 2.0, "gamma": 0.5, "scale_rewards": "none"}
+
+
+@pytest.mark.parametrize(
+    ("cls", "function", "options"), [(GiGPOTrainer, gigpo_credit, GIGPO), (HGPOTrainer, hgpo_credit, HGPO)]
+)
+def test_methods_pass_their_options_to_their_credit(cls, function, options, tiny_model, tmp_path):
+    (batch,) = watch(tiny_model, tmp_path / "seen", scale_rewards="none")
+    expected = function(batch, *options.values()).advantages[batch.loss_mask]
+    for name, default in zip(options, function.__defaults__, strict=True):  # each of them changes the credit
+        others = function(batch, *(options | {name: default}).values()).advantages[batch.loss_mask]
+        assert not torch.allclose(others, expected), name
+    recorded = type("Recorded", (Recording, cls), {"method_name": cls.method_name})
+    trainer = play(tiny_model, tmp_path / "run", recorded, **options)
+    torch.testing.assert_close(trainer.batches[0].output["advantages"][batch.loss_mask], expected)

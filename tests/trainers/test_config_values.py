@@ -5,7 +5,7 @@ import re
 import pytest
 from trl import GRPOConfig, rewards
 
-from tempo_trl import TEMPOTrainer
+from tempo_trl import TEMPOTrainer, TreeRPOConfig, TreeRPOEntropyConfig
 from tempo_trl.launch import cli
 from tempo_trl.launch.arguments import parse
 from tempo_trl.rewards import math_reward
@@ -151,3 +151,13 @@ def test_what_another_rollout_would_read_is_warned_of(options, message, tmp_path
 def test_steps_that_a_method_would_not_read_are_refused(tmp_path):
     with pytest.raises(ValueError, match=r"`step_delimiter` is '.n', but TEMPOTrainer has no steps"):
         TEMPOTrainer("nowhere/nothing", parity, config(tmp_path, step_delimiter="\n"), questions())
+
+
+def test_every_field_of_a_tree_reaches_its_shape(tmp_path):
+    fields = {"max_depth": 3, "min_segment_tokens": 5, "entropy_threshold": 0.7, "coverage_tokens": 9}
+    fields |= {"delimiters": ["x"]}
+    given = {f"tree_{name}": value for name, value in fields.items()}
+    shape = config(tmp_path, TreeRPOEntropyConfig, **given).entropy_tree()
+    assert {name: getattr(shape, name) for name in fields} == fields
+    shape = config(tmp_path, TreeRPOConfig, tree_children=4, tree_depth=1, tree_step_tokens=5).fixed_tree()
+    assert (shape.children, shape.depth, shape.step_tokens) == (4, 1, 5)

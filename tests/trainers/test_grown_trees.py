@@ -114,3 +114,18 @@ def test_an_evaluation_teaches_the_covariance_nothing(tiny_model, tmp_path):
     before = trainer.learned.state_dict()
     trainer.evaluate(questions(4))
     assert trainer.learned.state_dict() == before
+
+
+@pytest.mark.parametrize("forced_tokens", ["reweight", "mask"])
+def test_a_baseline_heeds_forced_tokens(forced_tokens, tiny_model, tmp_path):
+    kept, treated = (
+        run("baseline on entropy trees", tiny_model, tmp_path / each, max_steps=1, forced_tokens=each)
+        for each in ("keep", forced_tokens)
+    )
+    plain, output = kept.batches[0].output, treated.batches[0].output
+    ratio = branches(kept.batches[0].trees, plain["advantages"].shape[1]).forced_ratio
+    assert (plain["advantages"] * (ratio != 1)).any()
+    expected = plain["advantages"] * (ratio if forced_tokens == "reweight" else 1)
+    torch.testing.assert_close(output["advantages"], expected)
+    mask = plain["completion_mask"] * (ratio == 1) if forced_tokens == "mask" else plain["completion_mask"]
+    assert torch.equal(output["completion_mask"] * output.get("tool_mask", 1), mask)

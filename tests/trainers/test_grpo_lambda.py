@@ -194,3 +194,7 @@ REFUSED = [
 @pytest.mark.parametrize(("options", "message"), REFUSED)
 def test_what_traces_cannot_go_with_is_refused_with_what_to_do(options, message, tmp_path, tiny_model):
     assert_refused(GRPOLambdaTrainer, options, message, tiny_model, tmp_path)
+
+
+def test_the_decay_is_gamma_times_lambda(tmp_path):
+    assert config(tmp_path, GRPOLambdaConfig, trace_gamma=0.5, trace_lambda=0.8).trace_decay == pytest.approx(0.4)

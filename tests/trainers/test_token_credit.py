@@ -14,7 +14,7 @@ from tempo_trl.methods.tempo import tempo_credit
 
 from . import credit_functions as functions
 from .launching import run_ranks, torchrun
-from .recording import assert_same_weights, config, parity, picky, questions, share_of_threes, train
+from .recording import Recording, assert_same_weights, config, parity, picky, questions, share_of_threes, train
 from .test_features import scripted_rollout
 
 TRAINERS = [name for name in tempo_trl.__all__ if name.endswith("Trainer")]
@@ -241,3 +241,19 @@ def test_no_trl_method_is_overridden_twice_in_a_hierarchy(name):
     for method in {method for cls in GRPOTrainer.__mro__ for method in vars(cls)}:
         defining = [cls.__name__ for cls in ours if method in vars(cls)]
         assert len(defining) <= 1 or method.startswith(("__", "_name", "_tag", "_paper")), (method, defining)
+
+
+def test_a_loss_mask_of_the_credit_adds_no_token_of_the_environment(tiny_model, tmp_path):
+    def without_the_first(batch):
+        kept = torch.arange(batch.loss_mask.shape[1]) > 0
+        return Credit(batch.advantages, loss_mask=kept.expand(batch.loss_mask.shape))
+
+    recorded, masks = type("Recorded", (Recording, TokenCreditTrainer), {}), []
+    for function in (functions.grpo, without_the_first):
+        given = {"cls": recorded, "max_steps": 1, "reward_funcs": share_of_threes}
+        trainer = run(tiny_model, tmp_path, function, **given, trainer={"rollout_func": scripted_rollout})
+        output = trainer.batches[0].output
+        masks.append(output["completion_mask"] * output["tool_mask"])
+    masks[0][:, 0] = 0
+    assert torch.equal(masks[1], masks[0])
+    assert output["num_items_in_batch"] == masks[0].sum()

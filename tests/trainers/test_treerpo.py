@@ -138,3 +138,13 @@ def test_another_rollout_is_refused_at_construction(tiny_model, tmp_path):
     args = config(tmp_path, TreeRPOConfig, tree_depth=2)
     with pytest.raises(ValueError, match="`rollout_func` must be None"):
         TreeRPOTrainer(tiny_model, parity, args, questions(), rollout_func=print)
+
+
+@pytest.mark.parametrize("scale", ["none", "bernoulli"])
+def test_the_scale_of_the_configuration_is_that_of_the_credit(scale, trained):
+    (batch,) = trained("treerpo", advantage_scale=scale).batches
+    grown = branches(batch.trees, batch.output["advantages"].shape[1])
+    rewards = batch.rewards_per_func[:, 0]
+    expected = sibling_advantages(grown.segment, grown.parent, grown.leaf, rewards, scale=scale)
+    assert expected.any()
+    torch.testing.assert_close(batch.output["advantages"], expected, rtol=1e-4, atol=1e-5)
