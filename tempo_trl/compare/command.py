@@ -70,7 +70,7 @@ def other_differences(name: str, baseline: str, methods: dict[str, list[Run]]) -
     if 0 < last != others_last > 0:
         yield f"{name} ends at step {last:,}, {baseline} at step {others_last:,}."
     changed = changed_settings(run.settings, other.settings, of_both=True)
-    if odd := [key for key in changed if key not in ("seed", "method")]:
+    if odd := [key for key in changed if key not in ("seed", "method") and f"{key} " not in name]:
         yield f"{name} and {baseline} also differ in {', '.join(odd)}."
 
 

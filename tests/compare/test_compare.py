@@ -169,7 +169,9 @@ def test_runs_that_differ_in_more_than_seeds_are_no_seeds_of_one_name(tmp_path):
         trained(tmp_path / name, [0.1], method="TEMPO", seed=own["seed"], config={"training": own})
         for name, own in settings.items()
     ]
-    rows = compare(tmp_path / "out", *runs, trained(tmp_path / "d", [0.1], method="TEMPO"))["rows"]
+    numbers = compare(tmp_path / "out", *runs, trained(tmp_path / "d", [0.1], method="TEMPO"))
+    rows = numbers["rows"]
+    assert numbers["notes"] == []  # the names say what differs
     counted = {method: row["runs"] for (_, method), row in rows.items()}
     assert counted == {"tempo (beta 0.0)": 2, "tempo (beta 0.1)": 1, "tempo": 1}
 
