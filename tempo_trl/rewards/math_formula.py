@@ -20,6 +20,7 @@ _WHOLE = re.compile(
     re.ASCII,
 )
 _WORD = re.compile(r"(?<=[\w)\]}!] )[a-zA-Z]{2} ?(?=[\w(\[{\\])")  # between two values, as in `3 or 5`
+_TWICE = re.compile(r"\^ ?(?:\d+|[a-zA-Z]|\{[^{}]*\}) ?\^")  # a power behind a power, which LaTeX does not read
 _LOGARITHM = re.compile(r"\\log ?_ ?(\w)")  # `\log_2 10` is not two numbers side by side
 # math-verify reads numbers side by side as a mixed number: `2(3)` as 5.
 _FRACTION = re.compile(r"(?<![\d.^_)}])(\d+) ?/ ?(\d+)(?![\d.])")  # `1/2x` is a half of x, as `1/2(x)` is of (x)
@@ -50,7 +51,8 @@ def _unambiguous(text: str) -> str:
 
 
 def _is_whole(text: str) -> bool:
-    return bool(_WHOLE.fullmatch(text)) and len(re.findall(_RELATION, text)) <= 1 and not _WORD.search(text)
+    read = _WHOLE.fullmatch(text) and not (_WORD.search(text) or _TWICE.search(text))
+    return bool(read) and len(re.findall(_RELATION, text)) <= 1
 
 
 def _read(text: str) -> sympy.Basic | sympy.MatrixBase:

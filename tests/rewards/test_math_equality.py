@@ -32,6 +32,7 @@ EQUAL = [
         "a fraction and a factor",
         [("1/2x+3", r"\frac12x+3"), (r"2/3\pi", r"\frac{2\pi}{3}"), ("1/2(x+1)", r"\frac{x+1}{2}")],
     ),
+    ("a power of a power", [("2^{3^2}", "512"), ("{2^3}^2", "64"), ("x^2y^2", "(xy)^2")]),
     ("percentages", [(r"50\%", "50 %"), (r"12.5\%", r"\frac{25}{2}\%")]),
     (
         "a unit that one box leaves out",
@@ -69,6 +70,7 @@ UNEQUAL = [
     ("a percentage", [(r"50\%", "50"), (r"50\%", "0.5"), (r"50\%", r"50\text{ percent}")]),
     ("a denominator and more", [(r"\frac{1}{2},3", r"\frac{1}{23}"), (r"\frac{1}{2}3", "1/23")]),
     ("a factor above or below", [("1/2x", r"\frac{1}{2x}"), ("1/2(x+1)", r"\frac{1}{2(x+1)}")]),
+    ("a power behind a power", [("64", "2^3^2"), ("512", "2^3^2")]),
     ("digits side by side", [("12", "1 2"), ("12", r"1\,2"), ("7", "3 4"), ("6", "2 3")]),
     ("another unit", [(r"5\text{ cm}", r"5\text{ km}"), (r"5\text{ m}^2", r"5\text{ m}^3")]),
     ("no unit", [(r"5\text{ m}^2", r"5\text{ m}")]),
