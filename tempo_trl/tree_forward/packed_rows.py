@@ -54,15 +54,20 @@ def pack_rows(input_ids: torch.Tensor, attention_mask: torch.Tensor, width: int)
         input_ids (`torch.Tensor` of shape `(B, L)`, integer):
             Token ids, padded on either side.
         attention_mask (`torch.Tensor` of shape `(B, L)`):
-            0 on padding. The tokens of a row are adjacent, as in TRL's batches.
+            0 on padding. The tokens of a row must be adjacent.
         width (`int`):
             Number T of columns, from the right, to predict. Less than L.
 
     Returns:
         [`PackedRows`], on the device of `input_ids`.
+
+    Raises:
+        ValueError: if the shapes do not fit, no row has a token, or a row's tokens are not adjacent.
     """
+    _check(input_ids, attention_mask, width)
     ids, inside = input_ids.cpu().numpy(), attention_mask.cpu().numpy() != 0
     first, lengths = inside.argmax(axis=1), inside.sum(axis=1)
+    _check_adjacent(inside, first, lengths)
     rows = _shifted_left(ids, first, int(lengths.max()))
     order, lcp = sort_rows(rows, lengths, len(rows))
 
@@ -101,3 +106,27 @@ def _tails(rows: np.ndarray, order: np.ndarray, starts: np.ndarray, lengths: np.
     columns = np.arange(rows.shape[1])
     tail = (columns >= starts[:, None]) & (columns < lengths[order, None])
     return rows[order][tail], np.broadcast_to(columns, tail.shape)[tail]
+
+
+def _check(input_ids: torch.Tensor, attention_mask: torch.Tensor, width: int) -> None:
+    if input_ids.ndim != 2 or input_ids.shape != attention_mask.shape:
+        raise ValueError(
+            f"`input_ids` and `attention_mask` must both be (B, L), got {tuple(input_ids.shape)} and "
+            f"{tuple(attention_mask.shape)}."
+        )
+    if not 0 < width < input_ids.shape[1]:
+        raise ValueError(
+            f"`width` must be between 1 and L - 1 = {input_ids.shape[1] - 1}, got {width}: no column precedes the "
+            "first one, so it cannot be predicted."
+        )
+
+
+def _check_adjacent(inside: np.ndarray, first: np.ndarray, lengths: np.ndarray) -> None:
+    if not lengths.any():
+        raise ValueError("`attention_mask` must have a token in at least one row, got none.")
+    last = inside.shape[1] - 1 - inside[:, ::-1].argmax(axis=1)
+    gaps = np.flatnonzero((lengths > 0) & (last - first + 1 != lengths))
+    if len(gaps):
+        raise ValueError(
+            f"`attention_mask` must have the tokens of a row adjacent, got padding between those of row {gaps[0]}."
+        )

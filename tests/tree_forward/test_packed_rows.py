@@ -2,6 +2,7 @@
 
 from itertools import pairwise
 
+import pytest
 import torch
 from hypothesis import given
 
@@ -69,3 +70,17 @@ def test_unpacking_reads_the_predictor_and_adds_up_gradients_of_shared_tokens(ba
     rows.sum().backward()
     count = torch.bincount(packed.predictors[packed.predictors >= 0], minlength=len(values))
     assert torch.equal(values.grad, count.to(values.dtype))
+
+
+@pytest.mark.parametrize(
+    ("mask", "width", "message"),
+    [
+        ([[1, 0, 1]], 1, "adjacent, got padding between those of row 0"),
+        ([[0, 0, 0]], 1, "a token in at least one row"),
+        ([[1, 1, 1]], 3, "between 1 and L - 1 = 2, got 3"),
+        ([[1, 1]], 1, "must both be"),
+    ],
+)
+def test_what_is_no_batch_of_rows_is_refused(mask, width, message):
+    with pytest.raises(ValueError, match=message):
+        pack_rows(torch.ones(1, 3, dtype=torch.long), torch.tensor(mask), width)
