@@ -7,6 +7,7 @@ The output folder gets compare.md and compare.json (fractions of 1).
 """
 
 import json
+import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -22,7 +23,7 @@ from tempo_trl.runs.curves import mean_rewards, read_curve
 from tempo_trl.runs.files import write_atomically
 from tempo_trl.runs.record import changed_settings
 from tempo_trl.runs.results import DECODING, Result, evaluation_folder, of_other_weights
-from tempo_trl.runs.run import Run, names_of, place_of, read_runs
+from tempo_trl.runs.run import Run, changed_beside_seeds, names_of, place_of, read_runs
 from tempo_trl.runs.statistics import interval_over_questions, numbers_by_metric, paired_difference, student_interval
 
 END = 20  # of training, the mean over the last 1/20 of the log: single batches are too noisy
@@ -70,7 +71,8 @@ def other_differences(name: str, baseline: str, methods: dict[str, list[Run]]) -
     if 0 < last != others_last > 0:
         yield f"{name} ends at step {last:,}, {baseline} at step {others_last:,}."
     changed = changed_settings(run.settings, other.settings, of_both=True)
-    if odd := [key for key in changed if key not in ("seed", "method") and f"{key} " not in name]:
+    told = {*re.findall(r"\w+(?= )", name), "seed", "method"}  # by the name: `beta` in "tempo (beta 0.1)"
+    if odd := [key for key in changed if key not in told]:
         yield f"{name} and {baseline} also differ in {', '.join(odd)}."
 
 
@@ -80,8 +82,7 @@ def doubts(name: str, runs: Sequence[Run]) -> Iterator[str]:
         for file, why in of_other_weights(run.results, place_of(run.folder), run.started).items():
             yield f"{run.folder}: {file} is {why}. Remove its evaluation, and evaluate again."
     for run in runs[1:]:
-        odd = [key for key in changed_settings(runs[0].settings, run.settings) if "seed" not in key]
-        if odd:
+        if odd := changed_beside_seeds(runs[0].settings, run.settings):
             yield f"{runs[0].folder} and {run.folder} count as two seeds of {name}, but differ in {', '.join(odd)}."
     seeds = [run.seed for run in runs if run.seed is not None]
     if len(set(seeds)) < len(seeds):

@@ -81,7 +81,10 @@ class PPOConfig(TokenCreditConfig):
         reads_metrics, groups = self.lr_scheduler_type in READ_METRICS, self.scale_rewards not in ("group", True)
         compiled = self.torch_compile and self.shared_trunk
         refused = {
-            "torch_compile": (compiled, "a compiled trunk may show the critic nothing. Unset it or `shared_trunk`"),
+            "torch_compile": (
+                compiled,
+                "a compiled trunk may not show its hidden states to the critic. Unset it or `shared_trunk`",
+            ),
             "critic_model_name_or_path": (other_model, "`shared_trunk` reads no other model. Unset one of the two"),
             "scale_rewards": (groups, "PPO compares no groups. Leave it unset; `whiten_advantages` is its scaling"),
             "skip_zero_advantages": (self.skip_zero_advantages, "the critic learns from all rows. Leave it unset"),

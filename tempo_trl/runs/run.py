@@ -83,8 +83,13 @@ def names_of(runs: Sequence[Run]) -> list[str]:
 
 def _odd_settings(own: dict, others: Sequence[dict]) -> list[str]:
     """The settings, such as `beta 0.1`, by which a run is no seed of some of the others."""
-    names = {name for other in others for name in changed_settings(own, other) if "seed" not in name}
+    names = {name for other in others for name in changed_beside_seeds(own, other)}
     return [f"{name} {all_settings(own).get(name)}" for name in sorted(names)]
+
+
+def changed_beside_seeds(own: dict, other: dict) -> list[str]:
+    """The settings by which two runs of one method are no seeds of one training."""
+    return [name for name in changed_settings(own, other) if "seed" not in name]
 
 
 def place_of(folder: Path) -> Path:

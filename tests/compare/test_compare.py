@@ -176,6 +176,16 @@ def test_runs_that_differ_in_more_than_seeds_are_no_seeds_of_one_name(tmp_path):
     assert counted == {"tempo (beta 0.0)": 2, "tempo (beta 0.1)": 1, "tempo": 1}
 
 
+def test_a_setting_is_told_by_a_name_only_if_the_name_has_it_whole(tmp_path):
+    settings = [("GRPO", 1e-8, 0.3), ("TEMPO", 1e-8, 0.2), ("TEMPO", 1e-6, 0.2)]
+    runs = [
+        trained(tmp_path / str(n), [0.1], method=method, config={"training": {"adam_epsilon": adam, "epsilon": own}})
+        for n, (method, adam, own) in enumerate(settings)
+    ]
+    notes = compare(tmp_path / "out", *runs)["notes"]
+    assert notes == [f"tempo (adam_epsilon {adam}) and grpo also differ in epsilon." for adam in (1e-8, 1e-6)]
+
+
 def test_a_run_is_known_by_its_record_and_without_one_by_its_folder_or_label(tmp_path):
     run = trained(tmp_path / "x", [0.1], method="TreeRPO_entropy", seed=3, model={"name": "Qwen/Qwen3-4B"})
     other = evaluated(tmp_path / "Qwen3-1.7B", TEMPO)
