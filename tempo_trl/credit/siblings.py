@@ -8,6 +8,7 @@ token, -1 after a row's end. Segments are numbered over all trees of a batch, pa
 import torch
 
 from tempo_trl.credit.advantages import EPSILON, are_equal
+from tempo_trl.credit.checks import check_choice
 
 SIBLING_SCALES = ("none", "std", "bernoulli")
 
@@ -53,8 +54,9 @@ def sibling_advantages(
         `torch.Tensor` of shape `(B, T)`, float32, on the device of `segment`.
 
     Raises:
-        ValueError: for rewards outside of 0 to 1 with `"bernoulli"`.
+        ValueError: for another scale, and for rewards outside of 0 to 1 with `"bernoulli"`.
     """
+    check_choice("scale", scale, SIBLING_SCALES)
     sizes = (rewards.abs() if sizes is None else sizes).masked_fill(rewards.isnan(), torch.nan)
     of_both = (segment_values(parent.cpu(), leaf.cpu(), each.detach().cpu(), average) for each in (rewards, sizes))
     advantages = _relative_to_siblings(parent.cpu(), *of_both, scale)
@@ -93,7 +95,7 @@ def segment_values(
     total, count = (total / rows.clamp(min=1)).tolist(), (rows > 0).double().tolist()
     for segment, above in reversed([*enumerate(parent.tolist())]):
         if count[segment]:
-            weight = count[segment] if average == "leaves" else 1.0
+            weight = {"children": 1.0, "leaves": count[segment]}[average]
             total[above] += total[segment] / count[segment] * weight
             count[above] += weight
     values = [sum_ / n if n else torch.nan for sum_, n in zip(total, count, strict=True)]

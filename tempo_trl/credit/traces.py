@@ -30,7 +30,7 @@ def eligibility_trace(x: torch.Tensor, decay: float, style: str = "recent") -> t
     Returns:
         `torch.Tensor` of shape `(B, T)`, dtype and device of `x`.
     """
-    return _recent(x, decay) if style == "recent" else _both(x, decay)
+    return {"recent": _recent, "both": _both}[style](x, decay)
 
 
 def _recent(x: torch.Tensor, decay: float) -> torch.Tensor:

@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 from tempo_trl.credit.grown_tree import GrownTree, Segment, branches
 from tempo_trl.credit.siblings import count_once, segment_values, sibling_advantages
+from tempo_trl.credit.traces import eligibility_trace
 
 # Two prompts. The first: segments 0 and 1 below it, 2 and 3 below 0, and 1 ends early. The second: 4, 5, 6.
 PARENT = torch.tensor([7, 7, 0, 0, 8, 8, 8])
@@ -134,3 +135,13 @@ def test_a_token_of_several_leaves_counts_once_in_the_first_row_that_trains():
 def test_bernoulli_refuses_rewards_that_are_no_probabilities():
     with pytest.raises(ValueError, match=r"got values from -1 to .* between 0 and 1"):
         sibling_advantages(torch.arange(7)[:, None], PARENT, LEAF, REWARDS - 1, scale="bernoulli")
+
+
+def test_a_scale_an_average_or_a_style_that_does_not_exist_is_refused():
+    segment = torch.arange(7)[:, None]
+    with pytest.raises(ValueError, match=r"`scale` must be one of"):
+        sibling_advantages(segment, PARENT, LEAF, REWARDS, scale="variance")
+    with pytest.raises(KeyError, match="leafs"):
+        sibling_advantages(segment, PARENT, LEAF, REWARDS, average="leafs")
+    with pytest.raises(KeyError, match="latest"):
+        eligibility_trace(torch.ones(1, 2), 0.9, "latest")
