@@ -53,8 +53,9 @@ class Batch:
             row of the whole batch is counted by exactly one rank.
         observations (`torch.Tensor` of shape `(R, N)`, int64, *optional*):
             Key of what the policy saw just before each step: the prompt (column 0), or what tools and environments
-            answered. Equal keys mean equal observations after equal prompts. 0 where a row has no such step. A
-            `credit_func` always gets them; None where no method reads them and there are no tools.
+            answered. Equal keys mean equal observations after equal prompts, or the same `_state_key` of an
+            environment. 0 where a row has no such step. A `credit_func` always gets them; None where no method reads
+            them and there are no tools.
         columns (`dict[str, list]`, *optional*):
             The dataset's columns of each row, the prompt among them. A `credit_func` always gets them; empty where no
             method reads them.

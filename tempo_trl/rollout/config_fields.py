@@ -24,6 +24,7 @@ class FixedTreeFields:
             Depth D of the tree, in segments.
         tree_step_tokens (`int`, *optional*):
             Maximum length of a segment, in tokens. Defaults to `max_completion_length` / `tree_depth`, rounded up.
+            With less, completions end at `tree_depth * tree_step_tokens` in training, and later in evaluation.
     """
 
     tree_children: int = 2
@@ -63,7 +64,8 @@ class EntropyTreeFields:
             Entropy of the next token above which a segment splits, H_th, in nats, over the renormalized 20 most likely
             tokens of the sampling distribution (section 4.2.2).
         tree_delimiters (`list[str]`, *optional*):
-            Texts with which a segment must end to split. Defaults to period, newline and similar punctuation.
+            Texts with which a segment must end to split, of one token or more. Defaults to period, newline and similar
+            punctuation.
         tree_coverage_tokens (`int`, *optional*, defaults to `300`):
             Length of a last segment above which a sibling is grown beside it; None for never. The paper has such a cap
             above L_min, but does not give its value.
@@ -83,9 +85,16 @@ class EntropyTreeFields:
     forced_tokens: str = "keep"
 
     def check_entropy_tree(self) -> None:
-        """Validate the settings of the tree."""
-        self.entropy_tree()
+        """Validate the settings of the tree, and that it can have `num_generations` leaves."""
+        tree, length = self.entropy_tree(), self.max_completion_length
         check_choice("forced_tokens", self.forced_tokens, FORCED_TOKENS)
+        if length is not None and tree.most_leaves(length) < self.num_generations:
+            raise ValueError(
+                f"`num_generations` is {self.num_generations}, but a tree of completions of at most {length} tokens, "
+                f"whose segments have at least {self.tree_min_segment_tokens}, has at most {tree.most_leaves(length)} "
+                "leaves: the other completions would be copies. Lower `tree_min_segment_tokens` or `num_generations`, "
+                "or raise `max_completion_length` or `tree_max_depth`."
+            )
 
     def entropy_tree(self) -> EntropyTree:
         """The tree of these fields."""

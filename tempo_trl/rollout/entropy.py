@@ -20,8 +20,9 @@ class EntropyTree:
     their end, and split in two at gates. The sampled tokens after a gate become one child. The other child begins with
     a different token and is sampled to its end in the next round.
 
-    A segment has a gate after the first token that ends with a delimiter, is at position `min_segment_tokens` or later
-    and is followed by a token from a distribution with entropy above `entropy_threshold`. There is always a split
+    A segment has a gate after the first token at which its text ends with a delimiter, that is at position
+    `min_segment_tokens` or later and is followed by a token from a distribution with entropy above
+    `entropy_threshold`. There is always a split
     before the first token. If no other token has a positive probability there, the second child is a plain second
     sample.
 
@@ -42,7 +43,7 @@ class EntropyTree:
         top_k (`int`):
             The entropy is computed over this many most likely tokens of the sampling distribution, renormalized.
         delimiters (`Sequence[str]`):
-            Texts that end a thought: a token must end with one of them, ignoring trailing spaces.
+            Texts that end a thought, ignoring spaces behind them within the last token.
         coverage_tokens (`int`, *optional*):
             Maximum length of a leaf segment without an extra sibling, in tokens, at least `min_segment_tokens`. None
             for no extra siblings.
@@ -64,7 +65,13 @@ class EntropyTree:
         check_number("entropy_threshold", self.entropy_threshold)
         if self.coverage_tokens is not None:
             check_counts(self, coverage_tokens=self.min_segment_tokens)  # shorter segments do not split
-        self._ends_thought: dict[int, bool] = {}  # token: whether its text ends with a delimiter
+        self._delimiter_tokens = max((len(text.encode()) for text in self.delimiters), default=1)  # at most
+
+    def most_leaves(self, max_tokens: int) -> int:
+        """Leaves of a tree of completions of so many tokens that splits wherever it may."""
+        levels = min(self.max_depth, 1 + (max_tokens - 1) // self.min_segment_tokens)
+        is_covered = self.coverage_tokens is not None and max_tokens > self.coverage_tokens
+        return 2 ** (levels + is_covered)
 
     def start(self, prompt_ids: list[int], rules: Rules) -> "GrowingEntropyTree":
         """A tree that contains only the prompt. Its choices use a generator seeded from torch's own."""
@@ -77,14 +84,12 @@ class EntropyTree:
         return [
             length  # of the segment before the uncertain token
             for length in uncertain
-            if length >= self.min_segment_tokens and self._ends_a_thought(token_ids[length - 1], rules)
+            if length >= self.min_segment_tokens and self._ends_a_thought(token_ids[:length], rules)
         ]
 
-    def _ends_a_thought(self, token: int, rules: Rules) -> bool:
-        if token not in self._ends_thought:
-            text = rules.tokenizer.decode([token], skip_special_tokens=False)
-            self._ends_thought[token] = text.rstrip(" ").endswith(tuple(self.delimiters))
-        return self._ends_thought[token]
+    def _ends_a_thought(self, token_ids: list[int], rules: Rules) -> bool:
+        text = rules.tokenizer.decode(token_ids[-self._delimiter_tokens :], skip_special_tokens=False)
+        return text.rstrip(" ").endswith(tuple(self.delimiters))
 
 
 def entropies(top: Top, top_k: int) -> torch.Tensor:

@@ -80,8 +80,5 @@ class GrowingFixedTree(GrowingTree):
             self.open[len(self.grown.segments) - 1] = path
 
     def rows(self) -> list[int]:
-        depth = [0]  # last: of the prompt, which is segment -1
-        for segment in self.grown.segments:
-            depth.insert(-1, depth[segment.parent] + 1)
-        closed = {leaf: self.shape.children ** (self.shape.depth - depth[leaf]) for leaf in self.grown.leaves()}
-        return [leaf for leaf, stands_for in closed.items() for _ in range(stands_for)]
+        missing = {leaf: self.shape.depth - len(self.grown.path(leaf)) for leaf in self.grown.leaves()}
+        return [leaf for leaf, levels in missing.items() for _ in range(self.shape.children**levels)]

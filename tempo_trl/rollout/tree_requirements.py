@@ -12,7 +12,7 @@ from tempo_trl.rollout.growth import Grower
 SUPPORTED = {
     False: (  # transformers
         "do_sample temperature top_k top_p top_h min_p typical_p epsilon_cutoff eta_cutoff repetition_penalty "
-        "no_repeat_ngram_size bad_words_ids sequence_bias suppress_tokens renormalize_logits remove_invalid_values "
+        "bad_words_ids sequence_bias suppress_tokens renormalize_logits remove_invalid_values "
         "bos_token_id eos_token_id pad_token_id stop_strings use_cache cache_implementation disable_compile"
     ),
     True: (  # vLLM

@@ -26,6 +26,15 @@ def sees_answers(trainer: GRPOTrainer) -> bool:
     return bool(trainer.tools or trainer.environment_factories or own_rollout)
 
 
+def refuse_a_key_of_nothing(trainer: GRPOTrainer) -> None:
+    """Raise ValueError if the trainer has an `observation_key_func`, but nothing that answers the policy."""
+    if trainer.observation_key_func is not None and not trainer.sees_answers:
+        raise ValueError(
+            "`observation_key_func` reads the answers of tools and environments, and this trainer has none. Give it "
+            "`tools`, an `environment_factory` or a `rollout_func`, or leave the function out."
+        )
+
+
 def seen_ids(rows: ScoredRows, turns: torch.Tensor) -> torch.Tensor:
     """
     The tokens of completions as credit compares them, `(B, T)`, int64.
@@ -58,8 +67,9 @@ def observed_before_steps(
     """
     Keys of what was seen before each step, `(B, N)`, int64; 0 where a row has no such step.
 
-    An environment's own key comes first, then `observation_key_func` of the answer with the answer's images, then the
-    answer's tokens. Where a step follows another within a turn, the key is one of all tokens so far.
+    An environment's own key comes first, alone, then `observation_key_func` of the answer with the answer's images,
+    then the answer's tokens, both with the prompt. Where a step follows another within a turn, the key is one of all
+    tokens so far.
 
     Args:
         trainer ([`~tempo_trl.TokenCreditTrainer`]):
@@ -79,12 +89,12 @@ def observed_before_steps(
     before, changed = prompts.tolist(), keys.numpy()
     with report.keeps_errors_of("reading what an agent observed"):
         for row, turn, step, answer in _answers(rows.completions, first_steps(turns, steps).tolist()):
-            told = rows.state_keys.get((row, turn))
-            if told is None and turn and trainer.observation_key_func is not None:
+            if own := rows.state_keys.get((row, turn)):
+                changed[row, step] = key_of(0, own)  # the state, whatever the prompt says of it
+            elif turn and trainer.observation_key_func is not None:
                 with report.keeps_errors_of("`observation_key_func`"):
                     told = _key_of_answer(trainer, answer, rows, turns, row, turn) + _bytes_of_images(answer)
-            if told is not None:
-                changed[row, step] = key_of(before[row], told)
+                    changed[row, step] = key_of(before[row], told)
     return keys
 
 

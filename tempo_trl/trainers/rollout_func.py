@@ -18,8 +18,8 @@ def checked_rollout(rollout: RolloutFunc) -> Callable:
 
     Raises:
         ValueError: when it is called, if the result has another number of rows than there are prompts, a completion
-            without a token, log-probabilities or an `env_mask` of another length than their completion, or rows in
-            another order than the prompts.
+            without a token, log-probabilities or an `env_mask` of another length than their completion, rows in
+            another order than the prompts, or an `env_mask` where TRL would call the trainer's tools.
     """
 
     def call(prompts: list, trainer) -> dict[str, Any]:
@@ -30,6 +30,12 @@ def checked_rollout(rollout: RolloutFunc) -> Callable:
             _check_counts(output, len(prompts))
             _check_lengths(output)
             _check_order(output, prompts, trainer._tokenizer)
+        if output.get("env_mask") is not None and trainer.tools:
+            raise ValueError(
+                f"`rollout_func` returned an `env_mask`, which TRL drops beside tools, got {trainer.tools}: it would "
+                "call them again, and train on the environment's tokens. Leave out `tools` and an "
+                "`environment_factory` with tools, or the `env_mask` of a rollout that calls none itself."
+            )
         return output  # TRL says which keys are missing
 
     return call

@@ -17,7 +17,7 @@ from tempo_trl.credit.batch import Batch, Credit, checked
 from tempo_trl.credit.importance import gspo_token_reference
 from tempo_trl.rollout.tree_rollout import TreeRollout
 from tempo_trl.trainers import checks
-from tempo_trl.trainers.agents import ObservationKeyFunc, sees_answers, state_keys_read
+from tempo_trl.trainers.agents import ObservationKeyFunc, refuse_a_key_of_nothing, sees_answers, state_keys_read
 from tempo_trl.trainers.config import TokenCreditConfig
 from tempo_trl.trainers.credit_func import (
     refuse_a_state_that_cannot_be_loaded,
@@ -180,6 +180,7 @@ class TokenCreditTrainer(RunTrainer):
         )
         self.credit_func, self.observation_key_func = credit_func, observation_key_func
         self.sees_answers = sees_answers(self)
+        refuse_a_key_of_nothing(self)
         self.step_rewards = StepRewards(self, step_reward_funcs) if step_reward_funcs else None
         if are_the_reward and len(self.reward_funcs) > 1:  # an environment has a reward of its own
             are_the_reward = False

@@ -77,9 +77,29 @@ def test_trailing_spaces_of_a_token_do_not_hide_its_delimiter():
     shape = EntropyTree(2, delimiters=(".",))
     spaced = rules()
     spaced.tokenizer = Spaced()
-    assert [shape._ends_a_thought(token, spaced) for token in (1, 2, 3, 4)] == [True, False, False, False]
+    assert [shape._ends_a_thought([token], spaced) for token in (1, 2, 3, 4)] == [True, False, False, False]
     newline = EntropyTree(2, delimiters=("\n",))
-    assert [newline._ends_a_thought(token, spaced) for token in (1, 2, 3, 4)] == [False, False, True, False]
+    assert [newline._ends_a_thought([token], spaced) for token in (1, 2, 3, 4)] == [False, False, True, False]
+
+
+def test_a_delimiter_of_several_tokens_is_found_within_its_segment():
+    written = {"": ["a</s>~wcd$"], "a</s>x": ["ef$"]}
+    assert segments(grown(Anything(written), delimiters=("</s>",)))[0] == (-1, "a</s>")
+    tree = grown(Anything({"": ["a<.~/s>~wcd$"]}), delimiters=(".", "</s>"))
+    assert segments(tree)[0] == (-1, "a<.")
+    assert all(not text.endswith("/s>") for _, text in segments(tree)), "its beginning is in the segment before"
+
+
+@pytest.mark.parametrize("most", range(1, 13))
+@pytest.mark.parametrize("options", [{}, {"max_depth": 2}, {"min_segment_tokens": 3}, {"coverage_tokens": 4}])
+def test_a_tree_that_splits_wherever_it_may_has_its_most_leaves(most, options):
+    shape = EntropyTree(64, **({"delimiters": ("",), "min_segment_tokens": 2} | options))
+    everywhere = Anything({})
+    everywhere.left = defaultdict(lambda: ["~a" * 20] * 64)
+    (tree,) = grow(shape, [PROMPT], rules(most), everywhere)
+    assert len(tree.leaves()) <= shape.most_leaves(most)
+    if "coverage_tokens" not in options:
+        assert len(tree.leaves()) == shape.most_leaves(most)
 
 
 def test_a_child_is_scanned_from_its_own_beginning_in_the_same_round():

@@ -172,6 +172,15 @@ def test_a_stop_string_ends_a_continuation_and_leaves_no_padding(model, tokenize
     assert all(len(c.logprobs) == end for c in answers[0])
 
 
+def test_a_stop_string_that_begins_in_the_prompt_does_not_end_a_continuation(model, tokenizer):
+    options = {"do_sample": False, "eos_token_id": None}
+    ((whole,),) = sampler(model, tokenizer, **options).sample([Request([30, 31], [], 1, 6)])
+    stop = tokenizer.decode([31, whole.token_ids[0]])
+    ((answer,),) = sampler(model, tokenizer, **options, stop_strings=stop).sample([Request([30, 31], [], 1, 6)])
+    assert stop not in tokenizer.decode(whole.token_ids)
+    assert answer.token_ids == whole.token_ids
+
+
 def test_prefixes_go_to_where_the_model_computes_whatever_holds_its_parameters(model, tokenizer):
     """Under FSDP2 with offload the parameters lie on the CPU, and `model.device` with them."""
     there = TransformersSampler(model, settings(tokenizer), tokenizer, torch.device("meta"))

@@ -6,7 +6,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from tempo_trl import GiGPOTrainer, HGPOTrainer, TEMPOTrainer, TokenCreditTrainer
+from tempo_trl import GiGPOConfig, GiGPOTrainer, HGPOTrainer, TEMPOTrainer, TokenCreditTrainer
 from tempo_trl.methods.gigpo import gigpo_credit
 from tempo_trl.methods.hgpo import hgpo_credit
 from tempo_trl.methods.tempo import tempo_credit
@@ -14,7 +14,7 @@ from tempo_trl.methods.tempo import tempo_credit
 from . import credit_functions as functions
 from .agents import DOORS, CountingRooms, KeyedRooms, Rooms, rooms_of, scripted, visited_reward
 from .launching import run_ranks, torchrun
-from .recording import Recording, config, questions, train
+from .recording import Recording, config, parity, questions, train
 
 OPTIONS = {"reward_funcs": visited_reward, "max_completion_length": 400, "max_steps": 1}
 
@@ -97,6 +97,11 @@ def test_an_environments_own_key_comes_first(tiny_model, tmp_path):
 def test_a_key_function_that_fails_is_named(function, error, message, tiny_model, tmp_path):
     with pytest.raises(error, match=message):
         watch(tiny_model, tmp_path, trainer={"observation_key_func": function})
+
+
+def test_a_function_of_answers_is_refused_where_nothing_answers(tiny_model, tmp_path):
+    with pytest.raises(ValueError, match=r"`observation_key_func` reads the answers .* this trainer has none"):
+        GiGPOTrainer(tiny_model, parity, config(tmp_path, GiGPOConfig), questions(), observation_key_func=str)
 
 
 def test_the_log_says_how_often_states_come_back(tiny_model, tmp_path):

@@ -161,3 +161,10 @@ def test_every_field_of_a_tree_reaches_its_shape(tmp_path):
     assert {name: getattr(shape, name) for name in fields} == fields
     shape = config(tmp_path, TreeRPOConfig, tree_children=4, tree_depth=1, tree_step_tokens=5).fixed_tree()
     assert (shape.children, shape.depth, shape.step_tokens) == (4, 1, 5)
+
+
+def test_an_entropy_tree_without_room_for_its_leaves_is_refused(tmp_path):
+    options = {"tree_min_segment_tokens": 12, "tree_coverage_tokens": None}
+    with pytest.raises(ValueError, match=r"`num_generations` is 4, .* at most 12 tokens, .* at most 2 leaves"):
+        config(tmp_path, TreeRPOEntropyConfig, **options)
+    config(tmp_path, TreeRPOEntropyConfig, **options | {"tree_min_segment_tokens": 11})

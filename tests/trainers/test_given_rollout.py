@@ -75,6 +75,23 @@ def test_a_rollout_that_does_not_fit_its_prompts_is_refused_with_the_row(name, t
             train(tiny_model, tmp_path, dataset=questions(8, conversational), trainer={"rollout_func": rollout})
 
 
+def look(place: str) -> str:
+    """
+    Looks.
+
+    Args:
+        place: Where.
+    """
+    return place
+
+
+def test_a_rollout_that_marks_its_own_tokens_is_refused_beside_tools_that_trl_would_call(tiny_model, tmp_path):
+    rollout = changed(env_mask=lambda output: [[1] * len(row) for row in output["completion_ids"]])
+    options = {"rollout_func": rollout, "tools": [look]}
+    with pytest.raises(ValueError, match=r"returned an `env_mask`, which TRL drops beside tools, got .*look"):
+        train(tiny_model, tmp_path, dataset=questions(8, True), trainer=options, max_steps=1)
+
+
 def own_prompt(prompts, trainer):
     """A rollout whose environment asks something else than the dataset, of more than one row alike."""
     output = answers(prompts, trainer)

@@ -51,7 +51,7 @@ def test_keys_are_equal_where_the_same_was_observed_or_else_all_tokens_so_far_ar
     assert ((keys != 0).sum(dim=1) == steps.amax(dim=1) + 1).all()
 
 
-def keys_of(completions: list, key_func=None, state_keys=None, observed: int = 7) -> torch.Tensor:
+def keys_of(completions: list, key_func=None, state_keys=None, observed: int = 7, prompts=None) -> torch.Tensor:
     """Keys of conversations with two turns, in which the observed tokens are the same."""
     ids, turns = torch.tensor([[1, observed, observed, 2]]), torch.tensor([[0, -1, -1, 1]])
     ids, turns = (tensor.expand(len(completions), -1) for tensor in (ids, turns))
@@ -63,9 +63,8 @@ def keys_of(completions: list, key_func=None, state_keys=None, observed: int = 7
         state_keys=state_keys or {},
     )
     report = Report(0)
-    keys = observed_before_steps(
-        trainer, rows, seen_ids(rows, turns), turns, turns, torch.zeros(len(ids)).long(), report
-    )
+    prompts = torch.tensor(prompts or [0] * len(ids))
+    keys = observed_before_steps(trainer, rows, seen_ids(rows, turns), turns, turns, prompts, report)
     if report.cause is not None:
         raise report.cause
     return keys[:, 1]
@@ -89,6 +88,14 @@ def test_images_that_have_the_same_tokens_are_told_apart():
     assert red == again and len({red.item(), blue.item(), none.item()}) == 3
     own = keys_of([conversation(picture(c)) for c in ("red", "blue")], None, {(0, 1): b"k", (1, 1): b"k"})
     assert own[0] == own[1]
+
+
+def test_an_environments_own_key_stands_for_the_state_whatever_the_prompt_says():
+    same = [conversation("room 1"), conversation("room 1")]
+    here, there = keys_of(same, None, {(0, 1): b"k", (1, 1): b"k"}, prompts=[0, 1])
+    assert here == there
+    here, there = keys_of(same, str.upper, prompts=[0, 1])
+    assert here != there, "what a function reads is an answer after a prompt"
 
 
 def test_paths_part_at_an_answer_that_shows_something_else():
