@@ -27,13 +27,16 @@ class Source(NamedTuple):
 
 
 def find(model: str) -> Source:
-    """The source of a model or PEFT adapter, in a folder or on the Hub. ValueError if the folder has no weights."""
+    """The source of a model or PEFT adapter, in a folder or on the Hub. ValueError without weights, or with both."""
     from transformers.utils.peft_utils import find_adapter_config_file
 
     if Path(model).is_dir() and not files.weights_in(Path(model)):
         such = "".join(f", such as {path}" for path in checkpoints(Path(model))[:1])
         raise ValueError(f"{model} has no model. Finish its training, or give one of its checkpoints{such}.")
     adapter_config = find_adapter_config_file(model)
+    whole = [path.name for path in files.weights_in(Path(model)) if not path.name.startswith("adapter_model")]
+    if adapter_config and whole:
+        raise ValueError(f"{model} has an adapter and a whole model, {whole[0]}, of two runs. Remove one of them.")
     if adapter_config is None:
         return Source(model)
     return Source(json.loads(Path(adapter_config).read_text())["base_model_name_or_path"], adapter=model)

@@ -106,10 +106,11 @@ def _refuse_another_model(run_dir: Path) -> None:
         earlier = f"{run_dir} has the model of an earlier end, but trains on: it has {further.name}"
         raise ValueError(f"{earlier}. Finish the training, or remove the later checkpoints.")
     started = read_record(run_dir)["started"]
-    saved = datetime.fromtimestamp(max(path.stat().st_mtime for path in weights), UTC).isoformat()
+    oldest = min(weights, key=lambda path: path.stat().st_mtime)
+    saved = datetime.fromtimestamp(oldest.stat().st_mtime, UTC).isoformat()
     if is_before(saved, started):
-        earlier = f"{run_dir} has the model of an earlier run, saved at {saved[:19]}"
-        raise ValueError(f"{earlier}: the run of its record began at {started} and saved none. Finish the training.")
+        earlier = f"{oldest} is of an earlier run, saved at {saved[:19]}"
+        raise ValueError(f"{earlier}: that of the record began at {started}. Finish the training, or remove the file.")
 
 
 def main(run_dir: str, repo: str, private: bool, dry_run: bool) -> int:

@@ -61,13 +61,16 @@ class TrainParser(TrlParser):
             raise ValueError(f"`{action.dest}` is {value!r}, expected {expected}. Correct it in the recipe.")
         if action.const and str(value).lower() == "true":  # `fsdp: true`, which is text as a flag
             return True
-        if action.nargs != "+" or value is None:
+        if value is None or (action.nargs != "+" and not isinstance(value, str)):
             return value
         items = value if isinstance(value, list) else [value]  # one item may stand without a list
         try:
-            return [self._get_value(action, item) if isinstance(item, str) else item for item in items]
+            items = [self._get_value(action, item) if isinstance(item, str) else item for item in items]
+            for item in items:
+                self._check_value(action, item)
         except ArgumentError as error:
             self.error(str(error))
+        return items if action.nargs == "+" else value
 
 
 def class_of(method: str, kind: str) -> type:
@@ -90,7 +93,10 @@ def parse(argv: list[str]) -> RunArguments:
     """
     parser, flags, _ = recipe_parser(argv)
     refuse_unknown(parser.parse_known_args(flags)[1], option_names(parser), parser.method)
-    arguments = RunArguments(*parser.parse_args_into_dataclasses(flags, look_for_args_file=False))
+    try:
+        arguments = RunArguments(*parser.parse_args_into_dataclasses(flags, look_for_args_file=False))
+    except TypeError as error:  # of an item of `datasets`, which is a dataclass of its own
+        raise ValueError(f"{error}. Correct the recipe.") from error
     script = arguments.script
     sources = {"task": script.task, "dataset_name": script.dataset_name, "datasets": arguments.mixture.datasets}
     named = [name for name, value in sources.items() if value]
@@ -98,6 +104,8 @@ def parse(argv: list[str]) -> RunArguments:
         got = " and ".join(named) or "no training data"
         raise ValueError(f"got {got}, expected exactly one of {', '.join(sources)}. Set one.")
     _refuse_fields_of_other_data(script, arguments.mixture)
+    _refuse_fields_without_their_switch(arguments.model)
+    _refuse_texts_of_mappings(arguments.training)
     if arguments.model.model_name_or_path is None and script.task not in BUILT_IN:
         raise ValueError("got no model. Set `model_name_or_path` to a folder or to a model on the Hub.")
     settings = import_module("tempo_trl.trainers.settings")  # here, because `--help` must not wait for torch
@@ -112,6 +120,24 @@ def _refuse_fields_of_other_data(script: TrainArguments, mixture: DatasetMixture
     owner, unread, where = of_one if mixture.datasets else of_several
     if given := [name for name in unread if getattr(owner, name)]:
         raise ValueError(f"got {given[0]} {where}. Remove it.")
+    if mixture.streaming and mixture.test_split_size:
+        raise ValueError("got test_split_size with `streaming`, but a stream cannot be split. Remove one.")
+
+
+def _refuse_fields_without_their_switch(model: ModelConfig) -> None:
+    """Raise ValueError for a field of LoRA or of 4-bit weights in a run that has neither."""
+    switches = {"use_peft": ("lora_", "use_dora", "use_rslora"), "load_in_4bit": ("bnb_4bit_",)}
+    default = vars(ModelConfig())
+    for switch, names in switches.items():
+        given = [name for name, value in vars(model).items() if name.startswith(names) and value != default[name]]
+        if given and not getattr(model, switch):
+            raise ValueError(f"got {given[0]} without `{switch}`, so that it would not be read. Set it, or remove it.")
+
+
+def _refuse_texts_of_mappings(training: "GRPOConfig") -> None:
+    for name, value in vars(training).items():
+        if name.endswith("_kwargs") and isinstance(value, str):
+            raise ValueError(f"`{name}` is {value!r}, expected a mapping. As a flag it is JSON: '{{\"name\": 1}}'.")
 
 
 def launch_arguments(argv: list[str]) -> Namespace:

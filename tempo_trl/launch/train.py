@@ -22,7 +22,7 @@ from tempo_trl.launch.arguments import LAUNCHED_WITH, RunArguments, class_of, na
 from tempo_trl.launch.datasets import load_datasets, refuse_functions_that_fail
 from tempo_trl.launch.fields import BUILT_IN, TrainArguments
 from tempo_trl.launch.functions import load_functions, load_rewards
-from tempo_trl.runs.log import checkpoints, refuse_a_torn_checkpoint
+from tempo_trl.runs.log import STATE, checkpoints, refuse_a_torn_checkpoint
 from tempo_trl.runs.printing import replace_unprintable
 from tempo_trl.runs.recipes import recipe_path
 from tempo_trl.runs.redaction import move_token_to_environment
@@ -168,10 +168,13 @@ def checkpoint_to_resume(training_args: "GRPOConfig") -> str | None:
 
 
 def last_whole_checkpoint(output_dir: str) -> str | None:
-    """The last checkpoint folder that is whole, or None. Those after it are named on stderr."""
+    """The last checkpoint folder of the recorded run that is whole, or None. Those after it are named on stderr."""
+    from tempo_trl.runs.record import refuse_an_earlier_runs
+
     for folder in checkpoints(Path(output_dir)):
         try:
             refuse_a_torn_checkpoint(folder)
+            refuse_an_earlier_runs(folder / STATE, Path(output_dir))
             return str(folder)
         except ValueError as error:
             print(f"Skipping a checkpoint: {error}", file=sys.stderr)
@@ -193,6 +196,8 @@ def run(arguments: RunArguments, trainer: "GRPOTrainer", checkpoint: str | None,
     recipe = recipe_path(named) if named else None
     settings = {name: asdict(getattr(arguments, name)) for name in ("script", "model", "mixture")}
     record_run(trainer, argv, recipe, _dataset_name(arguments.script), settings, checkpoint is not None, base)
+    if trainer.is_world_process_zero():
+        tell_of_changed_settings(output_dir)
     if trainer.hub_model_id is not None:  # the main process of a run that pushes
         begin_pushing(trainer)
     trainer.train(resume_from_checkpoint=checkpoint)
@@ -226,6 +231,20 @@ def tell_of_an_earlier_run(folder: Path) -> None:
         print(
             f"{folder} has {', '.join(left[:3])}{', ...' * (len(left) > 3)} of an earlier run, which a resume and the "
             "report would mix with this one. Remove them, or set another `output_dir`.",
+            file=sys.stderr,
+        )
+
+
+def tell_of_changed_settings(folder: Path) -> None:
+    """Name the settings of a resumed run that differ from those that it had before."""
+    from tempo_trl.runs.record import changed_settings, read_record
+
+    record = read_record(folder)
+    changed = [changed_settings(before["config"], record["config"]) for before in record["earlier"][-1:]]
+    if any(changed):
+        print(
+            f"Resuming with another {', '.join(changed[0])} than before. The optimizer and the schedule of the "
+            "learning rate go on as the checkpoint has them.",
             file=sys.stderr,
         )
 

@@ -58,13 +58,13 @@ def read_recipe(path: Path) -> dict:
     replace them. The name is that of a file, relative to the recipe's folder, or of a packaged recipe.
 
     Values are text, or None for null, also in a list and in `env`: the type of a field decides how its text is read.
-    Only inside the mapping of any other field (`model_init_kwargs`), where types are unknown, are they YAML's.
+    Only inside any other mapping (`model_init_kwargs`, `datasets`), where types are unknown, are they YAML's.
 
     Raises:
         ValueError: the file is not a YAML mapping in UTF-8, has a key twice, extends itself, or extends no recipe.
     """
     fields = {name: node for name, (_, node) in _merged(path, ()).items()}
-    return {name: _value(node, name == "env" or not isinstance(node, MappingNode)) for name, node in fields.items()}
+    return {name: _value(node, True, name == "env") for name, node in fields.items()}
 
 
 def recipe_text(path: Path) -> str:
@@ -118,11 +118,11 @@ def _entries(mapping: MappingNode) -> dict[str, tuple[Node, Node]]:
     return dict(zip(keys, mapping.value, strict=True))
 
 
-def _value(node: Node, is_text: bool) -> object:
+def _value(node: Node, is_text: bool, is_env: bool) -> object:
     if isinstance(node, MappingNode):
-        return {key: _value(value, is_text) for key, (_, value) in _entries(node).items()}
+        return {key: _value(value, is_env, is_env) for key, (_, value) in _entries(node).items()}
     if isinstance(node, SequenceNode):
-        return [_value(item, is_text) for item in node.value]
+        return [_value(item, is_text, is_env) for item in node.value]
     if node.style is not None:  # quoted
         return node.value
     if node.value in ("", "~", "null", "Null", "NULL"):

@@ -159,6 +159,16 @@ def all_settings(config: dict) -> dict:
     return dict(ChainMap(*(part for part in config.values() if isinstance(part, dict))))
 
 
+def refuse_an_earlier_runs(file: Path, run_dir: Path) -> None:
+    """Raise ValueError for a file that is older than the run of the record, which may have begun before a resume."""
+    if not (run_dir / FOLDER / RECORD).is_file():
+        return
+    record = read_record(run_dir)
+    began = [*record.get("earlier", []), record][0]["started"]
+    if file.stat().st_mtime < datetime.fromisoformat(began).timestamp():
+        raise ValueError(f"{file} is older than the run of the record, which began at {began}. Remove its folder.")
+
+
 def read_record(run_dir: Path) -> dict:
     """The record of a run.
 

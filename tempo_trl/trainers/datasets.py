@@ -5,6 +5,7 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
+from datasets import Dataset
 from trl import GRPOConfig
 from trl.trainer.utils import get_callable_name
 
@@ -38,17 +39,19 @@ def check_datasets(
             Whether the run has an `environment_factory`.
 
     Raises:
-        ValueError: a dataset has no prompts, which environments may bring; a column has the name of something else
-            that the functions get; or a function cannot be called with what it gets.
+        ValueError: a dataset has no prompts, which environments may bring, or a row lacks its own; a column has the
+            name of something else that the functions get; or a function cannot be called with what it gets.
     """
     of_evaluation = evaluated.values() if isinstance(evaluated, dict) else [evaluated]
-    evaluates = getattr(args, "eval_strategy", "no") != "no" or getattr(args, "eval_on_start", False)
+    evaluates = getattr(args, "do_eval", False) or getattr(args, "eval_on_start", False)
     for dataset, is_read in ((train, True), *((each, evaluates) for each in of_evaluation)):
         columns = _columns_of(dataset)
         if columns is None:
             continue
         if "prompt" not in columns and not has_environments:
             raise ValueError(f"the dataset has no column 'prompt', only {', '.join(columns)}. Rename one, or add it.")
+        if not has_environments:
+            _refuse_a_missing_prompt(dataset)
         passed = KEPT & {*columns} if getattr(args, "remove_unused_columns", False) else {*columns}
         refuse_columns(passed, have_texts=bool(functions["span_reward_funcs"]))
         given = passed - NOT_PASSED | OF_TRL | {"completion_ids"} | ({"environments"} if has_environments else set())
@@ -56,6 +59,13 @@ def check_datasets(
             texts = {"texts"} if argument == "span_reward_funcs" else set()
             for function in own:
                 _refuse_a_call_that_fails(argument, function, given | texts)
+
+
+def _refuse_a_missing_prompt(dataset: Any) -> None:
+    """Raise ValueError for a row without a prompt. All are read only where Arrow says that there may be one."""
+    is_stored = isinstance(dataset, Dataset) and "prompt" in dataset.features
+    if is_stored and dataset.data.column("prompt").null_count and None in (prompts := list(dataset["prompt"])):
+        raise ValueError(f"the prompt of row {prompts.index(None)} is null, expected text or messages. Drop the row.")
 
 
 def _columns_of(dataset: Any) -> list[str] | None:

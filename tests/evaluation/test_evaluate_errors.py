@@ -49,10 +49,14 @@ def test_what_is_not_there_is_said_by_the_command_before_anything_is_generated(t
     (Path(rows) / "medqa.json").write_text("[]")
     (tmp_path / "unfinished/checkpoint-5").mkdir(parents=True)
     (tmp_path / "unfinished/checkpoint-10").mkdir()
+    (tmp_path / "both").mkdir()
+    for name in ("model.safetensors", "adapter_model.safetensors", "adapter_config.json"):
+        (tmp_path / "both" / name).write_text("{}")
     for model, task, message in (
         ("./nowhere", "math", "nowhere"),
         (str(tmp_path), "math", f"{tmp_path} has no model. Finish its training, or give one of its checkpoints."),
         (str(tmp_path / "unfinished"), "math", f"checkpoints, such as {tmp_path}/unfinished/checkpoint-10."),
+        (str(tmp_path / "both"), "math", "has an adapter and a whole model, model.safetensors, of two runs."),
         (tiny_model, "amc23", "has no rows of amc23, expected one file such as amc23.jsonl"),
         (tiny_model, "medqa", "has medqa.json and medqa.jsonl of medqa, expected one file"),
     ):

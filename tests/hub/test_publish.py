@@ -92,7 +92,12 @@ def test_the_model_of_an_earlier_run_in_the_folder_is_refused(client, finished_r
     record = json.loads((finished_run / "tempo/run.json").read_text())
     (finished_run / "tempo/run.json").write_text(json.dumps(record | {"started": "2999-01-01T00:00:00+00:00"}))
     assert published(str(finished_run), "--repo", REPO) == 2
-    assert "has the model of an earlier run, saved at" in capsys.readouterr().err
+    assert "model.safetensors is of an earlier run, saved at" in capsys.readouterr().err
+    (finished_run / "tempo/run.json").write_text(json.dumps(record))
+    (finished_run / "adapter_model.safetensors").touch()
+    os.utime(finished_run / "adapter_model.safetensors", (1e9, 1e9))
+    assert published(str(finished_run), "--repo", REPO) == 2
+    assert "adapter_model.safetensors is of an earlier run, saved at 2001" in capsys.readouterr().err
     assert client.requests == []
 
 

@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
@@ -90,6 +91,12 @@ def test_wrong_flags_are_refused_in_one_paragraph(flags, message, capsys):
         ("env: {A: [1]}", "`A` is ['1'], expected one value"),
         ("gpu_ids: [0, 1]", "`gpu_ids` is ['0', '1'], expected one value. Several are one text, such as `0,1`"),
         ("multi_gpu: maybe", "got maybe"),
+        ("dtype: float16x", "argument --dtype: invalid choice: 'float16x'"),
+        ("train_sampling_strategy: bogus", "invalid choice: 'bogus'"),
+        ("lora_r: 4", "got lora_r without `use_peft`"),
+        ("lora_target_modules: [q_proj]\nuse_peft: false", "got lora_target_modules without `use_peft`"),
+        ("bnb_4bit_quant_type: fp4", "got bnb_4bit_quant_type without `load_in_4bit`"),
+        ("chat_template_kwargs: true", "`chat_template_kwargs` is 'true', expected a mapping."),
         ("- seed", "contains a sequence, expected a mapping"),
     ],
 )
@@ -118,7 +125,7 @@ def test_a_wrong_recipe_is_refused(text, message, tmp_path):
         ("reward_weights: [1, 1e-1]", [1.0, 0.1]),
         ("reward_weights: 1", [1.0]),
         ("reward_weights: null", None),
-        ("lora_target_modules: [1, off]", ["1", "off"]),
+        ("lora_target_modules: [1, off]\nuse_peft: true", ["1", "off"]),
         ("generation_kwargs: {a: 1e-5, b: 1:30, c: off}", {"a": 1e-5, "b": "1:30", "c": False}),
         ("model_init_kwargs: {a: [1, {b: 2026-01-31}], c: '5'}", {"a": [1, {"b": "2026-01-31"}], "c": "5"}),
     ],
@@ -141,6 +148,8 @@ def test_the_type_of_a_field_decides_how_its_value_is_read(text, value, tmp_path
             "got dataset_streaming beside `datasets`, expected it beside `dataset_name`. ",
         ),
         ("datasets: [{path: a}]\ndataset_config: main", "got dataset_config beside `datasets`"),
+        ("datasets: [{path: a}]\nstreaming: true\ntest_split_size: 0.1", "got test_split_size with `streaming`"),
+        ("datasets: [{path: a, colums: [prompt]}]", "unexpected keyword argument 'colums'. Correct the recipe."),
     ],
 )
 def test_fields_of_data_that_the_source_does_not_read_are_refused(text, message, tmp_path):
@@ -289,7 +298,15 @@ def test_every_process_holds_out_the_same_rows_of_a_mixture(tmp_path):
     assert held_out[0] == held_out[1]
 
 
-def test_last_is_the_last_whole_checkpoint_or_a_fresh_start(tmp_path):
+def write_record(folder: Path, began: float, resumed_at: float | None = None) -> None:
+    """The record of a run that began and was maybe resumed at these seconds."""
+    started = [datetime.fromtimestamp(time, UTC).isoformat() for time in (began, resumed_at) if time is not None]
+    earlier = [{"started": each} for each in started[:-1]]
+    (folder / "tempo").mkdir(exist_ok=True)
+    (folder / "tempo/run.json").write_text(json.dumps({"started": started[-1], "earlier": earlier}))
+
+
+def test_last_is_the_last_whole_checkpoint_of_the_run_or_a_fresh_start(tmp_path, capsys):
     def resumed(*flags: str) -> str | None:
         return checkpoint_to_resume(parse([*GIVEN, "--output_dir", str(tmp_path / "out"), *flags])[1])
 
@@ -301,9 +318,16 @@ def test_last_is_the_last_whole_checkpoint_or_a_fresh_start(tmp_path):
     (tmp_path / "out/checkpoint-best").mkdir()  # a name of the user's own
     newest = str(tmp_path / "out/checkpoint-10")
     assert resumed() is None
+    os.utime(tmp_path / "out/checkpoint-10/trainer_state.json", (1e9, 1e9))
+    write_record(tmp_path / "out", began=1e9 - 9, resumed_at=2e9)
     assert resumed("--resume_from_checkpoint", "last") == resumed("--resume_from_checkpoint", "true") == newest
     assert resumed(*recipe(tmp_path, "resume_from_checkpoint: true")) == newest
     assert resumed("--resume_from_checkpoint", newest) == newest
+    write_record(tmp_path / "out", began=1e9 + 9)
+    assert resumed("--resume_from_checkpoint", "last").endswith("checkpoint-9"), "10 is of an earlier run"
+    write_record(tmp_path / "out", began=3e9)
+    assert resumed("--resume_from_checkpoint", "last") is None
+    assert "older than the run of the record, which began at 2065" in capsys.readouterr().err
     (tmp_path / "published/tempo").mkdir(parents=True)
     (tmp_path / "published/trainer_state.json").write_text("{}")
     for path, told in (
@@ -452,7 +476,7 @@ def rows(tmp_path_factory) -> Path:
 
 @pytest.mark.matrix
 @pytest.mark.usefixtures("quick_python")
-def test_a_run_is_launched_saved_evaluated_and_resumed(tiny_model, rows, tmp_path, monkeypatch):
+def test_a_run_is_launched_saved_evaluated_and_resumed(tiny_model, rows, tmp_path, monkeypatch, capfd):
     flags = ["--model_name_or_path", tiny_model, "--reward_funcs", PARITY]
     logged = train(rows, tmp_path, *flags, "--max_steps", "3", launcher=("tempo_trl", "train"))
     assert len(logged) == 3
@@ -466,6 +490,7 @@ def test_a_run_is_launched_saved_evaluated_and_resumed(tiny_model, rows, tmp_pat
     monkeypatch.setenv(LAUNCHED_WITH, "zero2")  # as `tempo-trl train --accelerate_config zero2` does
     resume = ["--resume_from_checkpoint", "last", "--max_steps", "4"]
     resumed = train(rows, tmp_path, *flags, *resume)
+    assert "Resuming with another max_steps than before. The optimizer and" in capfd.readouterr().err
     assert json.loads((tmp_path / "tempo/run.json").read_text())["command"][-2:] == ["--accelerate_config", "zero2"]
     assert LAUNCHED_WITH not in os.environ
     assert resumed[:3] == logged

@@ -114,6 +114,7 @@ def test_images_tell_prompts_apart_by_what_they_show():
         ({"problem": ["a"]}, "the dataset has no column 'prompt', only problem"),
         ({"prompt": ["a"], "completions": ["b"]}, "the dataset has a column 'completions', but reward functions get"),
         ({"prompt": ["a"], "log_metric": ["b"]}, "the dataset has a column 'log_metric', but reward functions get"),
+        ({"prompt": ["a", None]}, "the prompt of row 1 is null, expected text or messages. Drop the row."),
     ],
 )
 @pytest.mark.parametrize("place", ["train", "eval", "one of two for eval"])
