@@ -7,8 +7,9 @@ from torch.utils.checkpoint import get_device_states, set_device_states
 
 from tempo_trl.tree_forward.paths import Paths
 
-# Full precision: both sum the same numbers in another order. The tree was within 2e-5 of TRL on whole models.
-# Attending to one token too many changed a log-probability by 0.1 or more.
+# Full precision, where TRL's own numbers change by less with one more column of padding: both sum the same numbers in
+# another order. The tree was within 2e-5 of TRL on whole models. Attending to one token too many changed a
+# log-probability by 0.1 or more.
 LARGEST_DIFFERENCE = 1e-3  # nats
 # Half precision: rounding alone changes single tokens of low probability by more than that, depending on the model and
 # the temperature. TRL's own numbers with one more column of padding, which shifts all positions by one, measure the
@@ -45,8 +46,8 @@ class Difference(NamedTuple):
     def of(cls, ours: tuple, theirs: tuple, mask: torch.Tensor) -> "Difference":
         """The difference of two results of `_get_per_token_logps_and_entropies` at the tokens of `mask`, `(B, T)`."""
         pairs = [(a, b) for a, b in zip(ours, theirs, strict=True) if a is not None and b is not None]
-        inside = mask.bool()
-        apart = torch.stack([(a - b).detach().double().abs().masked_fill(~inside, 0.0) for a, b in pairs])
+        inside = mask.bool().cpu()
+        apart = torch.stack([(a - b).detach().cpu().double().abs().masked_fill(~inside, 0.0) for a, b in pairs])
         rows = apart.sum(dim=(0, 2)) / (len(pairs) * inside.sum(dim=1).clamp(min=SHORT_ROW))
         largest = apart.amax().item()  # NaN if one is
         return cls(largest, apart.sum().item(), rows.max().item(), len(pairs) * inside.sum().item())
@@ -58,13 +59,13 @@ class Difference(NamedTuple):
 
 class FirstBatch(NamedTuple):
     """
-    Comparison of the first batch on the tree with TRL's computation, and in half precision the rounding of the latter.
+    Comparison of the first batch on the tree with TRL's computation, and the rounding of the latter.
 
     Args:
         tree ([`Difference`]):
             Between the tree and TRL.
-        rounding ([`Difference`], *optional*):
-            Between TRL and TRL with one more column of padding; None in full precision.
+        rounding ([`Difference`]):
+            Between TRL and TRL with one more column of padding.
         noise (`float`):
             1 if TRL's computation drew random numbers, otherwise 0.
         by_row (`float`):
@@ -72,21 +73,21 @@ class FirstBatch(NamedTuple):
     """
 
     tree: Difference
-    rounding: Difference | None = None
+    rounding: Difference = Difference()
     noise: float = 0.0
     by_row: float = 0.0
 
     @classmethod
     def of_all_ranks(cls, ranks: torch.Tensor) -> "FirstBatch":
-        """From the numbers of each rank, `(ranks, 10)`: of `tree`, of `rounding` or zeros, `noise` and `by_row`."""
+        """From the numbers of each rank, `(ranks, 10)`: of `tree`, of `rounding`, `noise` and `by_row`."""
         largest, total, worst_row, compared = ranks[:, :-2].unflatten(1, (2, 4)).unbind(dim=2)
         columns = [largest.amax(dim=0), total.sum(dim=0), worst_row.amax(dim=0), compared.sum(dim=0)]
-        tree, rounding = (Difference(*numbers) for numbers in torch.stack(columns, dim=1).tolist())
-        return cls(tree, rounding if rounding.compared else None, *ranks[:, -2:].amax(dim=0).tolist())
+        both = (Difference(*numbers) for numbers in torch.stack(columns, dim=1).tolist())
+        return cls(*both, *ranks[:, -2:].amax(dim=0).tolist())
 
     def numbers(self) -> list[float]:
         """The numbers of one rank, for [`of_all_ranks`]."""
-        return [*self.tree, *(self.rounding or Difference()), self.noise, self.by_row]
+        return [*self.tree, *self.rounding, self.noise, self.by_row]
 
     def mistake(self) -> str | None:
         """
@@ -99,7 +100,7 @@ class FirstBatch(NamedTuple):
                 "the model draws random numbers in its forward pass, such as dropout's, and completions that share a "
                 "token would share them (set disable_dropout=True, and noise in the model's own configuration to 0)"
             )
-        if rounding is None:
+        if rounding.largest <= LARGEST_DIFFERENCE:  # full precision
             return _above(tree.largest, LARGEST_DIFFERENCE, "at a token")
         slack = FEW / max(tree.compared, 1) ** 0.5
         mean = (MEAN_OVER_ROUNDING + slack) * rounding.mean
@@ -140,7 +141,7 @@ class RandomStates(NamedTuple):
 
 
 def _above(difference: float, bound: float, where: str) -> str | None:
-    bound = max(bound, LARGEST_DIFFERENCE)  # if padding changes nothing, as in models without rotary positions
+    bound = max(bound, LARGEST_DIFFERENCE)
     if difference <= bound:
         return None
     return f"the first batch differs from TRL's by {difference:.2g} nats {where}, and rounding explains {bound:.2g}"
@@ -160,15 +161,6 @@ def shares_too_little(tokens: float, packed: float) -> str | None:
         f"the tree of the first batch has {packed:,.0f} of {tokens:,.0f} tokens, a ratio of {ratio:.2f}, but only "
         f"ratios of at least {PAYING_RATIO} save time (prompts are short, and completions branch early)"
     )
-
-
-def float32_is_rounded() -> bool:
-    """Whether matrix products of float32 tensors on a GPU round their inputs to TF32.
-
-    torch has two settings for this. Reading the older one raises an error if the newer was set, as transformers does.
-    """
-    matmul = torch.backends.cuda.matmul
-    return matmul.fp32_precision == "tf32" if hasattr(matmul, "fp32_precision") else matmul.allow_tf32
 
 
 def attention_beside_the_tree(paths: Paths, config) -> str | None:

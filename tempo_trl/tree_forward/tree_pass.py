@@ -8,6 +8,7 @@ from unittest.mock import patch
 
 import torch
 import torch.nn.functional as F
+from accelerate.utils import gather_object
 from trl import GRPOTrainer
 from trl.extras.profiling import profiling_context
 from trl.models.utils import disable_gradient_checkpointing
@@ -19,7 +20,6 @@ from tempo_trl.tree_forward.first_batch import (
     FirstBatch,
     RandomStates,
     attention_beside_the_tree,
-    float32_is_rounded,
     shares_too_little,
 )
 from tempo_trl.tree_forward.group_shuffle import shuffled_groups
@@ -141,7 +141,7 @@ class TreePass:
         """Whether the rows of the first batch share enough, on all ranks together. Asked before any forward pass."""
         accelerator = self.trainer.accelerator
         counts = [(chunk.num_tokens, chunk.input_ids.shape[1]) for chunk in packed]
-        own = torch.tensor(counts, dtype=torch.float64, device=accelerator.device).sum(dim=0)
+        own = torch.tensor(counts, device=accelerator.device).sum(dim=0)
         too_little = shares_too_little(*accelerator.reduce(own, reduction="sum").tolist())
         if too_little is not None:
             self._leave(too_little)
@@ -151,11 +151,11 @@ class TreePass:
         self, trls_way: Callable, model, packed: list[PackedRows], mask: torch.Tensor, compute_entropy: bool
     ) -> tuple:
         checkpointing = self.trainer.args.gradient_checkpointing_kwargs
-        half, before = self._rounds(model), RandomStates.of(mask)
+        before = RandomStates.of(mask)
         with torch.no_grad(), disable_gradient_checkpointing(self.trainer.model, checkpointing):
             expected = trls_way()
             is_noisy = before.have_moved()
-            rounding = Difference.of(trls_way(pads=1)[:2], expected[:2], mask) if half else None
+            rounding = Difference.of(trls_way(pads=1)[:2], expected[:2], mask)
         # With gradient, because this batch is trained on the tree, too. So a resumed run equals an uninterrupted one.
         result = self._on_the_tree(model, packed, compute_entropy)
         paths = packed[-1].paths
@@ -168,22 +168,17 @@ class TreePass:
         before.restore()
         return trls_way()
 
-    def _rounds(self, model) -> bool:
-        """Whether any part of the model is computed in half precision or TF32."""
-        accelerator = self.trainer.accelerator
-        weights = next(accelerator.unwrap_model(model).parameters()).dtype
-        return accelerator.mixed_precision != "no" or weights != torch.float32 or float32_is_rounded()
-
     def _judge(self, model, own: FirstBatch, paths: Paths) -> None:
         """
         Decide whether to use the tree. All ranks decide in the same way. It is in use after the first pass with a
         gradient, which is the policy's: before it may come those of a reference and of the old policy.
         """
         accelerator = self.trainer.accelerator
-        numbers = torch.tensor([own.numbers()], dtype=torch.float64, device=accelerator.device)
+        numbers = torch.tensor([own.numbers()], device=accelerator.device)
         batch = FirstBatch.of_all_ranks(accelerator.gather(numbers))
         config = accelerator.unwrap_model(model).config.get_text_config()
-        reason = attention_beside_the_tree(paths, config) or batch.mistake()
+        beside = gather_object([attention_beside_the_tree(paths, config)])
+        reason = next(filter(None, beside), None) or batch.mistake()
         if self.trainer.args.tree_forward == "auto":
             reason = reason or batch.slowness()
         if torch.is_grad_enabled() and batch.tree.compared:  # no token of a truncated completion may be in the loss
@@ -248,7 +243,7 @@ class TreePass:
             return
         accelerator, mode = self.trainer.accelerator, self._mode
         counted = self._counted.pop(mode, Counter())
-        own = torch.tensor([counted[name] for name in COUNTED], dtype=torch.float64, device=accelerator.device)
+        own = torch.tensor([counted[name] for name in COUNTED], device=accelerator.device)
         tokens, packed = accelerator.reduce(own, reduction="sum").tolist()
         if packed:
             self.trainer._metrics[mode]["tempo/packing_ratio"].append(tokens / packed)

@@ -5,7 +5,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 from peft import LoraConfig, get_peft_model
-from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer, Qwen3ForCausalLM
+from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer, Qwen3ForCausalLM, TrainerCallback
 
 from tempo_trl.methods.critic import refuse_engines_without_a_critic
 from tempo_trl.methods.ppo import PPOConfig, PPOTrainer
@@ -24,19 +24,38 @@ TRAINS = {
     "off_policy_mask": {"off_policy_mask_threshold": 1e-4},
     "top_entropy_quantile": {"top_entropy_quantile": 0.2},
     "two_updates_a_generation": {"per_device_train_batch_size": 4, "steps_per_generation": 2},
-    "warmup": {"warmup_steps": 1, "lr_scheduler_type": "cosine"},
 }
 
 
 @pytest.mark.parametrize("name", TRAINS)
 def test_what_ppo_can_go_with_trains(name, tiny_model, tmp_path):
-    steps = 4 if name == "warmup" else 2  # the critic's own first step has a rate of 0 then
-    trainer = run(tiny_model, tmp_path, max_steps=steps, **TRAINS[name])
-    assert trainer.state.global_step == steps
+    trainer = run(tiny_model, tmp_path, max_steps=2, **TRAINS[name])
+    assert trainer.state.global_step == 2
     start = critic_weights(build(tiny_model, tmp_path, shared_trunk=trainer.args.shared_trunk))
     trained = critic_weights(trainer)
     assert all(value.isfinite().all() for value in (weights(trainer) | trained).values())
     assert all(not torch.equal(value, start[name]) for name, value in trained.items() if "embed" not in name)
+
+
+class Rates(TrainerCallback):
+    """Learning rates of actor and critic after each step, as shares of their first."""
+
+    def __init__(self, trainer):
+        self.trainer, self.seen = trainer, []
+
+    def on_step_end(self, args, state, control, **kwargs):
+        schedules = self.trainer.lr_scheduler, self.trainer.critic.scheduler
+        self.seen.append([schedule.get_last_lr()[0] / schedule.base_lrs[0] for schedule in schedules])
+
+
+def test_the_critic_warms_up_and_decays_with_the_actor(tiny_model, tmp_path):
+    options = {"max_steps": 5, "warmup_steps": 3, "lr_scheduler_type": "cosine_with_min_lr"}
+    trainer = build(tiny_model, tmp_path, **options, lr_scheduler_kwargs={"min_lr_rate": 0.2})
+    trainer.add_callback(rates := Rates(trainer))
+    trainer.train()
+    actor, critic = zip(*rates.seen, strict=True)
+    assert len({*actor}) == 5
+    assert critic == pytest.approx(actor)
 
 
 def test_gradient_checkpointing_changes_no_weight(tiny_model, tmp_path):

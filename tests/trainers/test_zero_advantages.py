@@ -12,7 +12,7 @@ from tempo_trl.trainers.scored_rows import loss_mask
 from tempo_trl.trainers.zero_advantages import on_all_rows, refuse_models_that_see_all_rows, rows_with_credit
 from tempo_trl.tree_forward.tree_pass import State
 
-from .recording import assert_same_weights, config, moved, train
+from .recording import assert_same_weights, config, moved, questions, train
 
 OPTIONS = {"optim": "sgd", "learning_rate": 0.1, "per_device_train_batch_size": 16, "max_steps": 2}
 
@@ -105,6 +105,23 @@ def test_only_rows_with_credit_are_computed(tiny_model, tmp_path, computed):
     (one,), (other,) = ([e for e in run.state.log_history if "entropy" in e] for run in (whole, skipped))
     assert one["frac_reward_zero_std"] == other["frac_reward_zero_std"] >= 0.5
     assert one["entropy"] != other["entropy"]
+
+
+def test_evaluation_leaves_no_row_out(tiny_model, tmp_path):
+    evaluation = {"eval_strategy": "steps", "eval_steps": 1, "trainer": {"eval_dataset": questions()}}
+    runs = both(tiny_model, tmp_path, max_steps=1, learning_rate=0.0, **evaluation)
+    (one,), (other,) = ([e["eval_entropy"] for e in run.state.log_history if "eval_entropy" in e] for run in runs)
+    assert one == pytest.approx(other, rel=1e-5)
+
+
+def test_a_group_that_differs_by_rounding_alone_is_left_out(tiny_model, tmp_path, computed):
+    def nearly_equal(completions, **columns):
+        return [0.01] * len(completions)
+
+    options = {"num_generations": 6, "per_device_train_batch_size": 12, "max_steps": 1, "reward_funcs": nearly_equal}
+    train(tiny_model, tmp_path, skip_zero_advantages=True, **OPTIONS | options)
+    assert torch.full((6,), 0.01).mean() != torch.tensor(0.01), "TRL's advantages are not 0"
+    assert computed == [1]
 
 
 def test_where_no_completion_has_credit_one_is_computed_and_nothing_is_learned(tiny_model, tmp_path):

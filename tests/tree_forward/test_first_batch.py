@@ -13,7 +13,6 @@ from tempo_trl.tree_forward.first_batch import (
     SHORT_ROW,
     Difference,
     FirstBatch,
-    float32_is_rounded,
 )
 from tempo_trl.tree_forward.tree_pass import State
 
@@ -68,7 +67,7 @@ def test_one_rank_that_is_wrong_or_slow_is_enough(one, other, told):
     assert told in (batch.mistake() or batch.slowness())
 
 
-@pytest.mark.parametrize("rounding", [None, ROUNDED])
+@pytest.mark.parametrize("rounding", [FINE, ROUNDED])
 def test_rounding_is_no_mistake_and_nan_is(rounding):
     assert FirstBatch(FINE, rounding).mistake() is None
     assert FirstBatch(Difference(*[math.nan] * 3, compared=1000), rounding).mistake() is not None
@@ -76,7 +75,7 @@ def test_rounding_is_no_mistake_and_nan_is(rounding):
 
 def test_full_precision_is_held_by_the_largest_difference_and_half_by_what_trl_itself_rounds():
     outlier = FINE._replace(largest=2 * LARGEST_DIFFERENCE)
-    assert FirstBatch(outlier).mistake() is not None
+    assert FirstBatch(outlier, FINE).mistake() is not None
     assert FirstBatch(outlier, ROUNDED).mistake() is None
     assert FirstBatch(ROUNDED, ROUNDED).mistake() is None
     everywhere = ROUNDED._replace(total=2 * ROUNDED.total)
@@ -87,18 +86,6 @@ def test_a_model_that_padding_does_not_move_is_held_to_the_bound_of_full_precisi
     nothing = Difference(compared=1000)
     assert FirstBatch(FINE, nothing).mistake() is None
     assert FirstBatch(ROUNDED, nothing).mistake() is not None
-
-
-@pytest.mark.skipif(not hasattr(torch.backends.cuda.matmul, "fp32_precision"), reason="torch has one way to say so")
-@pytest.mark.parametrize("precision", ["tf32", "ieee"])
-def test_tf32_is_seen_where_it_was_asked_for_as_transformers_does(precision):
-    """The older way to ask raises an error then."""
-    before = torch.backends.cuda.matmul.fp32_precision
-    torch.backends.cuda.matmul.fp32_precision = precision
-    try:
-        assert float32_is_rounded() is (precision == "tf32")
-    finally:
-        torch.backends.cuda.matmul.fp32_precision = before
 
 
 class Saved:
