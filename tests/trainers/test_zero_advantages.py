@@ -7,7 +7,7 @@ import torch
 from peft import LilyConfig
 from transformers import Qwen3Model
 
-from tempo_trl import GRPOLambdaTrainer, PPOConfig, PrefixBaselineTrainer
+from tempo_trl import GRPOLambdaTrainer, PlainGRPOTrainer, PPOConfig, PrefixBaselineTrainer
 from tempo_trl.trainers.scored_rows import loss_mask
 from tempo_trl.trainers.zero_advantages import on_all_rows, refuse_models_that_see_all_rows, rows_with_credit
 from tempo_trl.tree_forward.tree_pass import State
@@ -119,7 +119,7 @@ def test_a_group_that_differs_by_rounding_alone_is_left_out(tiny_model, tmp_path
         return [0.01] * len(completions)
 
     options = {"num_generations": 6, "per_device_train_batch_size": 12, "max_steps": 1, "reward_funcs": nearly_equal}
-    train(tiny_model, tmp_path, skip_zero_advantages=True, **OPTIONS | options)
+    train(tiny_model, tmp_path, PlainGRPOTrainer, skip_zero_advantages=True, **OPTIONS | options)
     assert torch.full((6,), 0.01).mean() != torch.tensor(0.01), "TRL's advantages are not 0"
     assert computed == [1]
 
