@@ -169,12 +169,12 @@ def checkpoint_to_resume(training_args: "GRPOConfig") -> str | None:
 
 def last_whole_checkpoint(output_dir: str) -> str | None:
     """The last checkpoint folder of the recorded run that is whole, or None. Those after it are named on stderr."""
-    from tempo_trl.runs.record import refuse_an_earlier_runs
+    from tempo_trl.runs.record import refuse_a_file_of_an_earlier_run
 
     for folder in checkpoints(Path(output_dir)):
         try:
             refuse_a_torn_checkpoint(folder)
-            refuse_an_earlier_runs(folder / STATE, Path(output_dir))
+            refuse_a_file_of_an_earlier_run(folder / STATE, Path(output_dir))
             return str(folder)
         except ValueError as error:
             print(f"Skipping a checkpoint: {error}", file=sys.stderr)

@@ -159,7 +159,7 @@ def all_settings(config: dict) -> dict:
     return dict(ChainMap(*(part for part in config.values() if isinstance(part, dict))))
 
 
-def refuse_an_earlier_runs(file: Path, run_dir: Path) -> None:
+def refuse_a_file_of_an_earlier_run(file: Path, run_dir: Path) -> None:
     """Raise ValueError for a file that is older than the run of the record, which may have begun before a resume."""
     if not (run_dir / FOLDER / RECORD).is_file():
         return
