@@ -44,7 +44,6 @@ OVERRIDDEN = {
     "_calculate_rewards": ["self", "inputs", "prompts", "completions", "completion_ids_list"],
     "_generate_and_score_completions": ["self", "inputs"],
     "_compute_loss": ["self", "model", "inputs"],
-    "_get_train_sampler": ["self", "dataset"],
     "_tokenize_prompts": ["self", "prompts"],
     "_generate": ["self", "prompts"],
     "_get_tool_suffix_ids": ["self", "tool_messages"],
@@ -143,7 +142,7 @@ def test_the_accelerator_is_made_by_a_method_of_trainers_that_we_wrap():
 def test_an_epoch_is_a_method_that_asks_for_the_end_after_each_step():
     loop = inspect.getsource(Trainer._inner_training_loop)
     assert loop.count("self._run_epoch(") == 1, "RunTrainer skips it where a run is resumed at its end"
-    for name in ("resume_from_checkpoint", "epoch", "epochs_trained", "steps_trained_in_current_epoch"):
+    for name in ("train_dataloader", "epoch", "epochs_trained", "steps_trained_in_current_epoch"):
         assert f" {name}={name}," in loop, f"RunTrainer._run_epoch reads {name}"
     assert "self.state.max_steps" not in loop[loop.index("for epoch in range") :], "the override may not be needed"
 
@@ -151,10 +150,10 @@ def test_an_epoch_is_a_method_that_asks_for_the_end_after_each_step():
 def test_the_sampler_draws_an_epochs_order_when_its_iteration_begins_from_a_generator_of_its_own():
     sampler = RepeatSampler(range(20), mini_repeat_count=1, batch_size=20, seed=0)
     orders = [list(sampler), list(sampler)]
-    assert orders[0] != orders[1], "no generator any more: ResumableSampler may not be needed"
+    assert orders[0] != orders[1], "no generator any more: RunTrainer._run_epoch need not draw them"
     again = RepeatSampler(range(20), mini_repeat_count=1, batch_size=20, seed=0)
     next(iter(again))
-    assert list(again) == orders[1], "ResumableSampler skips an epoch by beginning it"
+    assert list(again) == orders[1], "RunTrainer._run_epoch skips an epoch by beginning it"
 
 
 def test_the_off_policy_mask_is_static_and_called_through_self():

@@ -140,7 +140,7 @@ def numbers_by_question(folder: Path, result: Result) -> pd.Series | None:
         return None
     try:
         rows = pd.read_json(path, lines=True, dtype=False, convert_dates=False)
-        correct = np.array([[np.nan if grade is None else grade for grade in row] for row in rows["correct"]], float)
+        correct = np.array(rows["correct"].tolist(), float)  # None is NaN
         index = pd.MultiIndex.from_frame(rows[KEY])
         if not index.is_unique:
             raise ValueError("a question occurs twice")

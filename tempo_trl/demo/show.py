@@ -88,9 +88,7 @@ def judged_text(answer: str, order: str) -> Text:
     for span in spans:
         if span.start is not None:
             styles[span.start : span.end] = [GOOD if span.reward else BAD] * (span.end - span.start)
-    text = Text()
-    for character, style in zip(answer, styles, strict=True):
-        text.append(_on_one_line(character), style=style)
+    text = Text.assemble(*zip(map(_on_one_line, answer), styles, strict=True))
     wrong = [span.name for span in spans if not span.reward]
     return text.append(f"\n{len(FIELDS) - len(wrong)} of 6 right" + (f"; wrong: {', '.join(wrong)}" if wrong else ""))
 
@@ -145,11 +143,8 @@ def credit_of(group: Group, label: str) -> Padding:
 
 def in_colours_of(pieces: Sequence[str], credit: np.ndarray, scale: float) -> Text:
     """Tokens in the colours of their credit; bold above 0.6 `scale`."""
-    text = Text()
-    for piece, own in zip(readable(pieces), credit, strict=True):
-        strong = "bold " if abs(own) > 0.6 * scale else ""
-        text.append(_on_one_line(piece), style=strong + credit_colour(own))
-    return text
+    styles = ("bold " * (abs(own) > 0.6 * scale) + credit_colour(own) for own in credit)
+    return Text.assemble(*zip(map(_on_one_line, readable(pieces)), styles, strict=True))
 
 
 def _on_one_line(piece: str) -> str:

@@ -29,7 +29,7 @@ def write_results(folder: Path, task: str) -> list[dict]:
 def results_of(record: Record) -> list[dict]:
     """Results of one finished record: accuracy of greedy answers, or avg@n, pass@k and maj@n."""
     rows = record.rows()
-    correct = np.array([[np.nan if value is None else value for value in row["correct"]] for row in rows])
+    correct = np.array([row["correct"] for row in rows], float)  # None is NaN
     measured = numbers_by_metric(record.decoding, correct, [row["answers"] for row in rows])
     return [
         {

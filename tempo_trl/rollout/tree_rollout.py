@@ -7,7 +7,7 @@ from trl import GRPOTrainer
 
 from tempo_trl.credit.grown_tree import GrownTree
 from tempo_trl.rollout.completion_rules import rules_of
-from tempo_trl.rollout.growth import Grower, Sampler, grow
+from tempo_trl.rollout.growth import Grower, grow
 from tempo_trl.rollout.transformers_sampler import transformers_sampler
 from tempo_trl.rollout.tree_requirements import check_trees_can_grow
 from tempo_trl.rollout.vllm_sampler import VLLMSampler
@@ -59,7 +59,8 @@ class TreeRollout:
             ranks = torch.tensor(int(condition), device=trainer.accelerator.device)
             return trainer.accelerator.reduce(ranks, reduction="sum").item() > 0
 
-        with _sampler_of(trainer) as sampler:
+        own = contextlib.nullcontext(VLLMSampler(trainer)) if trainer.use_vllm else transformers_sampler(trainer)
+        with own as sampler:
             return grow(self.grower, prompts, rules_of(trainer), sampler, on_any_rank)
 
     def _completions(self, trainer: GRPOTrainer) -> tuple[list, list | None]:
@@ -92,10 +93,6 @@ class TreeRollout:
             "forced_tokens": (sum(segment.forced for tree in trees for segment in tree.segments), len(trees)),
             "repeated_rows": (len(rows) - len(leaves), len(rows)),
         }
-
-
-def _sampler_of(trainer: GRPOTrainer) -> contextlib.AbstractContextManager[Sampler]:
-    return contextlib.nullcontext(VLLMSampler(trainer)) if trainer.use_vllm else transformers_sampler(trainer)
 
 
 def only_rollout(grows_trees: TreeRollout, given: object) -> TreeRollout:

@@ -1,7 +1,7 @@
 """A run of TRL's `GRPOTrainer` whose settings and samples are checked, and that resumes exactly."""
 
 import warnings
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable
 from contextlib import AbstractContextManager, ExitStack, nullcontext
 from dataclasses import replace
 from pathlib import Path
@@ -9,8 +9,8 @@ from unittest.mock import patch
 
 import torch
 from accelerate import Accelerator
-from torch.utils.data import Sampler
 from transformers import PreTrainedModel
+from transformers.trainer_pt_utils import get_dataloader_sampler
 from transformers.trainer_utils import PREFIX_CHECKPOINT_DIR, get_last_checkpoint
 from trl import GRPOConfig, GRPOTrainer
 from trl.trainer import grpo_trainer
@@ -95,10 +95,6 @@ class RunTrainer(GRPOTrainer):
         super().create_accelerator_and_postprocess()
         keep_outputs_in_float32(self.accelerator)
 
-    def _get_train_sampler(self, dataset=None):
-        # The epoch is a fraction with rounding errors: 1.9999999 means two whole epochs.
-        return ResumableSampler(super()._get_train_sampler(dataset), lambda: int((self.state.epoch or 0) + 1e-6))
-
     def train(self, resume_from_checkpoint=None, *args, **kwargs):
         """
         [`~trl.GRPOTrainer.train`].
@@ -116,6 +112,10 @@ class RunTrainer(GRPOTrainer):
 
     def _run_epoch(self, *args, **kwargs):
         if kwargs["epoch"] == kwargs["epochs_trained"]:  # the first of a run
+            # Checkpoints lack the generator of TRL's sampler: draw the orders of the epochs that were trained before.
+            sampler = get_dataloader_sampler(kwargs["train_dataloader"])
+            for _ in range(kwargs["epochs_trained"]):
+                next(iter(sampler), None)
             # TRL counts batches of the trainer, not of the run: a resumed run's generations would span the prompts of
             # two, and a second `train()` would begin with what is left of the first one's last generation.
             skipped = 0 if self.args.ignore_data_skip else kwargs["steps_trained_in_current_epoch"]
@@ -235,36 +235,6 @@ def keep_outputs_in_float32(accelerator: Accelerator) -> None:
         return
     if plugin.mixed_precision_policy.output_dtype in (torch.bfloat16, torch.float16):
         plugin.mixed_precision_policy = replace(plugin.mixed_precision_policy, output_dtype=None)
-
-
-class ResumableSampler(Sampler):
-    """
-    Makes a sampler with its own random generator, such as TRL's `RepeatSampler`, resumable.
-
-    Checkpoints do not contain that generator, so a run resumed in its second epoch would repeat the order of the
-    first. This class draws and discards the orders of the epochs that were trained before the resume.
-
-    Args:
-        sampler (`Sampler`):
-            The sampler, which draws its order when its iteration begins.
-        epochs_trained (`Callable[[], int]`):
-            Returns the number of whole epochs trained before the first iteration. Called when that begins.
-    """
-
-    def __init__(self, sampler: Sampler, epochs_trained: Callable[[], int]):
-        self.sampler = sampler
-        self.epochs_trained = epochs_trained
-        self.begun = False
-
-    def __iter__(self) -> Iterator[int]:
-        if not self.begun:
-            for _ in range(self.epochs_trained()):
-                next(iter(self.sampler), None)
-            self.begun = True
-        return iter(self.sampler)
-
-    def __len__(self) -> int:
-        return len(self.sampler)
 
 
 def refuse_missing_extras(reward_funcs: Iterable) -> None:

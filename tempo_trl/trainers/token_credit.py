@@ -383,7 +383,8 @@ class TokenCreditTrainer(RunTrainer):
 
     def _logps_of_the_loss(self, inputs: dict, forward: Callable, model, *args, **kwargs) -> tuple:
         """The one forward pass of a loss: of the rows with an advantage, then what their ratios are taken to."""
-        if self.args.skip_zero_advantages and self.model.training and not self.tree_pass.is_untried:
+        is_tried = self.tree_pass.state is not State.UNTRIED  # which needs a batch like those to come
+        if self.args.skip_zero_advantages and self.model.training and is_tried:
             forward = partial(of_rows_with_credit, forward, inputs)
         result = forward(model, *args, **kwargs)
         if inputs["advantages"].ndim == 2:

@@ -21,7 +21,6 @@ from tempo_trl.trainers.steps import delimited_steps
 
 # Of tensors on ranks with shorter completions.
 PADDING = {"turns": -1, "steps": -1, "step_rewards": torch.nan, "step_sizes": torch.nan}
-FIELDS_OF_CRITERIA = {"criterion_rewards": "rewards", "criterion_starts": "starts", "criterion_ends": "ends"}
 PER_STEP = ("observations", "step_rewards", "step_sizes")  # tensors of shape `(B, N)`
 
 
@@ -48,7 +47,7 @@ def batch_of(trainer: GRPOTrainer, rows: ScoredRows, report: Report) -> Batch:
         all_rewards = rewards_of_all_ranks(trainer, rows.rewards_per_func, own["steps"], own["step_rewards"])
     most = int(whole["steps"].max()) + 1  # gathered tensors are padded to the most steps of all ranks
     whole |= {name: whole[name][:, :most] for name in PER_STEP if name in whole}
-    criteria = _whole_criteria(trainer, rows.criteria, whole) if rows.criteria else None
+    criteria = _whole_criteria(trainer, rows.place, rows.criteria) if rows.criteria else None
     return Batch(
         **whole | {"loss_mask": whole["loss_mask"].bool()},
         num_generations=rows.num_generations,
@@ -78,7 +77,7 @@ def _tensors_of(trainer: GRPOTrainer, rows: ScoredRows, report: Report) -> dict[
         observations = observed_before_steps(trainer, rows, ids, turns, steps, prompts, report)
     if trainer.step_rewards:
         step_rewards, step_sizes = trainer.step_rewards(rows, steps, report)
-    tensors = {
+    return {
         "completion_ids": output["completion_ids"],
         "seen_ids": seen,
         "lengths": lengths,
@@ -93,9 +92,6 @@ def _tensors_of(trainer: GRPOTrainer, rows: ScoredRows, report: Report) -> dict[
         "logps": output.get("old_per_token_logps", output.get("sampling_per_token_logps")),
         "entropies": rows.entropies,
     }
-    if rows.criteria and rows.criteria.names:  # all ranks have as many
-        tensors |= {name: getattr(rows.criteria, field) for name, field in FIELDS_OF_CRITERIA.items()}
-    return tensors
 
 
 def _of_rewards(trainer: GRPOTrainer, rows: ScoredRows, advantages: torch.Tensor) -> dict[str, torch.Tensor]:
@@ -113,18 +109,15 @@ def _of_rewards(trainer: GRPOTrainer, rows: ScoredRows, advantages: torch.Tensor
     }
 
 
-def _whole_criteria(trainer: GRPOTrainer, own: Criteria, gathered: dict[str, torch.Tensor]) -> Criteria:
-    """The criteria of whole groups; their tensors are taken out of `gathered`. Every rank must call this."""
-    whole = {field: gathered.pop(name) for name, field in FIELDS_OF_CRITERIA.items() if name in gathered}
-    all_rewards = None
-    if trainer.scale_rewards == "batch" and own.names:
+def _whole_criteria(trainer: GRPOTrainer, place: Place, own: Criteria) -> Criteria:
+    """The criteria of whole groups. Every rank must call this."""
+    whole, all_rewards = {name: getattr(own, name) for name in ("rewards", "starts", "ends")}, None
+    if not own.names:  # on all ranks
+        empty = {name: part.new_zeros(len(place.counted), *part.shape[1:]) for name, part in whole.items()}
+        return own._replace(**empty)
+    whole, _ = gather_groups(trainer.accelerator, place, whole, [])
+    if trainer.scale_rewards == "batch":
         all_rewards = trainer.accelerator.gather(own.rewards.to(trainer.accelerator.device)).cpu()
-    rows = gathered["lengths"].shape[0]
-    if not own.names:
-        whole = {
-            field: getattr(own, field)[:1].expand(rows, *getattr(own, field).shape[1:])
-            for field in FIELDS_OF_CRITERIA.values()
-        }
     return own._replace(**whole, all_rewards=all_rewards)
 
 

@@ -1,7 +1,9 @@
 """Test of the tree on the first batch: whether its numbers are correct, and whether it saves enough work."""
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
+import numpy as np
 import torch
 from torch.utils.checkpoint import get_device_states, set_device_states
 
@@ -52,6 +54,12 @@ class Difference(NamedTuple):
         largest = apart.amax().item()  # NaN if one is
         return cls(largest, apart.sum().item(), rows.max().item(), len(pairs) * inside.sum().item())
 
+    @classmethod
+    def of_all_ranks(cls, ranks: Sequence["Difference"]) -> "Difference":
+        """The difference over all ranks, from that of each."""
+        largest, total, worst_row, compared = np.array(ranks).T
+        return cls(*map(float, (largest.max(), total.sum(), worst_row.max(), compared.sum())))  # NaN if one is
+
     @property
     def mean(self) -> float:
         return self.total / max(self.compared, 1)
@@ -66,28 +74,22 @@ class FirstBatch(NamedTuple):
             Between the tree and TRL.
         rounding ([`Difference`]):
             Between TRL and TRL with one more column of padding.
-        noise (`float`):
-            1 if TRL's computation drew random numbers, otherwise 0.
-        by_row (`float`):
-            1 if a GPU attended row by row in half precision, otherwise 0.
+        noise (`bool`):
+            Whether TRL's computation drew random numbers.
+        by_row (`bool`):
+            Whether a GPU attended row by row in half precision.
     """
 
     tree: Difference
     rounding: Difference = Difference()
-    noise: float = 0.0
-    by_row: float = 0.0
+    noise: bool = False
+    by_row: bool = False
 
     @classmethod
-    def of_all_ranks(cls, ranks: torch.Tensor) -> "FirstBatch":
-        """From the numbers of each rank, `(ranks, 10)`: of `tree`, of `rounding`, `noise` and `by_row`."""
-        largest, total, worst_row, compared = ranks[:, :-2].unflatten(1, (2, 4)).unbind(dim=2)
-        columns = [largest.amax(dim=0), total.sum(dim=0), worst_row.amax(dim=0), compared.sum(dim=0)]
-        both = (Difference(*numbers) for numbers in torch.stack(columns, dim=1).tolist())
-        return cls(*both, *ranks[:, -2:].amax(dim=0).tolist())
-
-    def numbers(self) -> list[float]:
-        """The numbers of one rank, for [`of_all_ranks`]."""
-        return [*self.tree, *self.rounding, self.noise, self.by_row]
+    def of_all_ranks(cls, ranks: Sequence["FirstBatch"]) -> "FirstBatch":
+        """The comparison over all ranks, from that of each."""
+        tree, rounding, noise, by_row = zip(*ranks, strict=True)
+        return cls(Difference.of_all_ranks(tree), Difference.of_all_ranks(rounding), any(noise), any(by_row))
 
     def mistake(self) -> str | None:
         """

@@ -90,11 +90,6 @@ class TreePass:
         if self.trainer.accelerator.is_main_process:
             warnings.warn(f"tree_forward='auto' is off for this run: {reason}.", UserWarning, stacklevel=2)
 
-    @property
-    def is_untried(self) -> bool:
-        """Whether the tree is still to be measured, on a batch that should be like those to come."""
-        return self.state is State.UNTRIED
-
     # Log-probabilities
 
     def logps(
@@ -160,7 +155,7 @@ class TreePass:
         result = self._on_the_tree(model, packed, compute_entropy)
         paths = packed[-1].paths
         difference = Difference.of(result[:2], expected[:2], mask)
-        first = FirstBatch(difference, rounding, float(is_noisy), float(paths.by_row))
+        first = FirstBatch(difference, rounding, is_noisy, paths.by_row)
         self._judge(model, first, paths)
         if self.state is not State.OFF:
             return result
@@ -174,10 +169,9 @@ class TreePass:
         gradient, which is the policy's: before it may come those of a reference and of the old policy.
         """
         accelerator = self.trainer.accelerator
-        numbers = torch.tensor([own.numbers()], device=accelerator.device)
-        batch = FirstBatch.of_all_ranks(accelerator.gather(numbers))
         config = accelerator.unwrap_model(model).config.get_text_config()
-        beside = gather_object([attention_beside_the_tree(paths, config)])
+        firsts, beside = zip(*gather_object([(own, attention_beside_the_tree(paths, config))]), strict=True)
+        batch = FirstBatch.of_all_ranks(firsts)
         reason = next(filter(None, beside), None) or batch.mistake()
         if self.trainer.args.tree_forward == "auto":
             reason = reason or batch.slowness()

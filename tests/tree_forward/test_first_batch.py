@@ -56,13 +56,13 @@ def test_the_worst_row_is_a_mean_over_its_tokens():
             FirstBatch(ROUNDED._replace(worst_row=0.1), ROUNDED),
             "differs from TRL's by 0.1 nats on average over one row",
         ),
-        (FirstBatch(FINE, ROUNDED), FirstBatch(FINE, ROUNDED, by_row=1.0), "no variable-length attention"),
+        (FirstBatch(FINE, ROUNDED), FirstBatch(FINE, ROUNDED, by_row=True), "no variable-length attention"),
     ],
     ids=["wrong at a token", "wrong over a row, in half precision", "slow"],
 )
 def test_one_rank_that_is_wrong_or_slow_is_enough(one, other, told):
     assert one.mistake() is None and one.slowness() is None
-    batch = FirstBatch.of_all_ranks(torch.tensor([one.numbers(), other.numbers()], dtype=torch.float64))
+    batch = FirstBatch.of_all_ranks([one, other])
     assert batch.tree.compared == 2000
     assert told in (batch.mistake() or batch.slowness())
 
