@@ -143,7 +143,7 @@ def credit_of(group: Group, label: str) -> Padding:
 
 def in_colours_of(pieces: Sequence[str], credit: np.ndarray, scale: float) -> Text:
     """Tokens in the colours of their credit; bold above 0.6 `scale`."""
-    styles = ("bold " * (abs(own) > 0.6 * scale) + credit_colour(own) for own in credit)
+    styles = (("bold " if abs(own) > 0.6 * scale else "") + credit_colour(own) for own in credit)
     return Text.assemble(*zip(map(_on_one_line, readable(pieces)), styles, strict=True))
 
 
