@@ -196,6 +196,6 @@ PRODUCTS = _after_examples("products", "products", 30, Start(64, 1e-4), **IN_PRO
 PRODUCTS = _on_all_seeds(PRODUCTS, "prefix_baseline", "lambda_grpo", "tempo on trees")
 DIRECTORY = _after_examples("directory", "directory", 24, Start(300, 1e-4), **on_success("directory", agent=True))
 MORE_EPOCHS = _after_more_epochs(TUNED_ORDERS, 4), _after_more_epochs(PRODUCTS, 4), _after_more_epochs(DIRECTORY, 2)
-MORE_STEPS = _for_more_steps(PRODUCTS, 60, seeds=3), _for_more_steps(DIRECTORY, 40, seeds=1)
+MORE_STEPS = _for_more_steps(PRODUCTS, 60, seeds=5), _for_more_steps(DIRECTORY, 40, seeds=1)
 OTHERS = INSTRUCTIONS, ORDERS, *map(_with_criteria, ("calls", "word_sums"))
 STUDIES = {study.name: study for study in (TUNED_ORDERS, PRODUCTS, DIRECTORY, *MORE_EPOCHS, *MORE_STEPS, *OTHERS)}
