@@ -12,6 +12,7 @@ from tempo_trl.launch.train import build_trainer
 OWN = {
     "token_credit": ["--credit_func", f"{__package__}.methods.outcome_over_length"],
     "treerpo": ["--tree_depth", "3"],
+    "treerpo_entropy": ["--tree_min_segment_tokens", "3"],  # so that completions of eight tokens can have eight leaves
     "span_credit": ["--span_reward_funcs", f"{__package__}.methods.digits"],
 }
 
