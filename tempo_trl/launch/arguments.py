@@ -135,6 +135,7 @@ def _refuse_fields_without_their_switch(model: ModelConfig) -> None:
 
 
 def _refuse_texts_of_mappings(training: "GRPOConfig") -> None:
+    """Raise ValueError for text in a field of keyword arguments, `generation_kwargs` and the like."""
     for name, value in vars(training).items():
         if name.endswith("_kwargs") and isinstance(value, str):
             raise ValueError(f"`{name}` is {value!r}, expected a mapping. As a flag it is JSON: '{{\"name\": 1}}'.")

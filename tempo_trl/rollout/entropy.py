@@ -22,9 +22,8 @@ class EntropyTree:
 
     A segment has a gate after the first token at which its text ends with a delimiter, that is at position
     `min_segment_tokens` or later and is followed by a token from a distribution with entropy above
-    `entropy_threshold`. There is always a split
-    before the first token. If no other token has a positive probability there, the second child is a plain second
-    sample.
+    `entropy_threshold`. There is always a split before the first token. If no other token has a positive probability
+    there, the second child is a plain second sample.
 
     A tree has at most `num_generations` leaves. Splits are made breadth-first by rounds. Within a round, gates with
     fewer tokens before them come first. When a tree has no more gates, every leaf segment longer than

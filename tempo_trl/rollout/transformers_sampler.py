@@ -130,7 +130,7 @@ class StepRecorder(StoppingCriteria):
         self._keep(input_ids[:, -1:], scores[-1])
         length = input_ids.shape[1] - self.width
         if self.stop_strings is not None:
-            # Without what is before them, of which the prompt does not count. [`Rules`] finds what spans segments.
+            # Read the continuation alone: the prompt does not count, and [`Rules`] finds what begins in the path.
             spelled = self.stop_strings(input_ids[:, self.width :], scores)
             here = torch.where(spelled, length, self.never)
             self.stop_string_at = torch.minimum(self.stop_string_at, here)

@@ -48,10 +48,8 @@ def check_datasets(
         columns = _columns_of(dataset)
         if columns is None:
             continue
-        if "prompt" not in columns and not has_environments:
-            raise ValueError(f"the dataset has no column 'prompt', only {', '.join(columns)}. Rename one, or add it.")
         if not has_environments:
-            _refuse_a_missing_prompt(dataset)
+            _refuse_missing_prompts(dataset, columns)
         passed = KEPT & {*columns} if getattr(args, "remove_unused_columns", False) else {*columns}
         refuse_columns(passed, have_texts=bool(functions["span_reward_funcs"]))
         given = passed - NOT_PASSED | OF_TRL | {"completion_ids"} | ({"environments"} if has_environments else set())
@@ -61,8 +59,12 @@ def check_datasets(
                 _refuse_a_call_that_fails(argument, function, given | texts)
 
 
-def _refuse_a_missing_prompt(dataset: Any) -> None:
-    """Raise ValueError for a row without a prompt. All are read only where Arrow says that there may be one."""
+def _refuse_missing_prompts(dataset: Any, columns: list[str]) -> None:
+    """
+    Raise ValueError for a dataset or a row without a prompt. All rows are read only if Arrow says that one lacks it.
+    """
+    if "prompt" not in columns:
+        raise ValueError(f"the dataset has no column 'prompt', only {', '.join(columns)}. Rename one, or add it.")
     is_stored = isinstance(dataset, Dataset) and "prompt" in dataset.features
     if is_stored and dataset.data.column("prompt").null_count and None in (prompts := list(dataset["prompt"])):
         raise ValueError(f"the prompt of row {prompts.index(None)} is null, expected text or messages. Drop the row.")
